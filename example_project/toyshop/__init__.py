@@ -1,0 +1,1 @@
+"""Toyshop: a small package of a model's author, whose tests guard its compiled code."""

@@ -1,0 +1,87 @@
+"""Reads the payload of the trace artifact ``dynamo_graph_break_reason``.
+
+Its parts: a header with file and line, a sentence about what Dynamo did, the short
+reason (a key of torch's registry), ``Explanation:`` and ``Hint:`` lines, a link with
+the registry id, the user's stack, and Dynamo's own traceback.
+"""
+
+from __future__ import annotations
+
+import re
+
+from pytest_compileguard.observation import Record
+
+
+class BreakEvent(Record):
+    """One break event: a frame that was split, or given up."""
+
+    compile_id: str
+    call: int
+    file: str
+    line: int
+    function: str
+    """The innermost user function, without Dynamo's decoration."""
+    reason: str
+    id: str | None
+    hint: str
+
+    @property
+    def site(self) -> tuple[str, int, str]:
+        return self.file, self.line, self.reason
+
+
+_FRAME = re.compile(r'^\s*File "(.+?)", line (\d+), in (.+)$', re.M)
+_HEADER = re.compile(r"in user code at (.+?):(\d+)\s*$", re.M)
+_RESUME = re.compile(r"^torch_dynamo_resume_in_(.+)_at_\d+$")
+# Sentences about what Dynamo did with the frame; the reason follows in the next lines.
+_PREAMBLE = re.compile(r"^(?:Graph Break )?Reason: |^Graph break")
+_GB_ID = re.compile(r"/gb/gb(\d{4})\.html")
+_REPORT = re.compile(r"(?:file|report) an issue", re.I)
+_DETAIL = re.compile(r"^(Explanation|Hint): (.*)$")
+
+
+def plain_function(name: str) -> str:
+    """Strip what Dynamo adds to the name of a continuation."""
+    while match := _RESUME.match(name):
+        name = match[1]
+    return name
+
+
+def read_break(payload: str, *, compile_id: str, call: int) -> BreakEvent:
+    """Make sense of one payload; unknown wordings keep their first line as the reason."""
+    user = payload.split("Traceback (most recent call last)")[0]
+    head, _, stack = user.partition("User code traceback:")
+    frames = _FRAME.findall(stack or user)
+    file, line, function = frames[-1] if frames else ("?", "0", "?")
+    if header := _HEADER.search(head):
+        file, line = header.groups()
+    first = head.split("*** While handling this graph break")[0]
+    found = _GB_ID.search(first)
+    return BreakEvent(
+        compile_id=compile_id,
+        call=call,
+        file=file,
+        line=int(line),
+        function=plain_function(function),
+        reason=_reason(first),
+        id=f"GB{found[1]}" if found else None,
+        hint=_hint(first),
+    )
+
+
+def _reason(head: str) -> str:
+    lines = [text.strip() for text in head.splitlines() if text.strip()]
+    lines = [text for text in lines if not _HEADER.search(text)]
+    # "Reason: Encountered graph break when attempting to trace CALL: ...:" is a preamble,
+    # unless nothing but details follows it ("Reason: Data-dependent branching").
+    if len(lines) > 1 and _PREAMBLE.match(lines[0]) and not _DETAIL.match(lines[1]):
+        lines.pop(0)
+    return _PREAMBLE.sub("", lines[0]).strip() if lines else "frame skipped"
+
+
+def _hint(head: str) -> str:
+    """The hints that tell what to change; torch's explanation if it gives none."""
+    details = [_DETAIL.match(text.strip()) for text in head.splitlines()]
+    found = [(match[1], match[2].strip()) for match in details if match and match[2].strip()]
+    hints = [text for kind, text in found if kind == "Hint" and not _REPORT.search(text)]
+    return " ".join(hints or [text for kind, text in found if kind == "Explanation"])

@@ -1,0 +1,131 @@
+"""Clocks: each times a block of back-to-back calls and returns seconds a call.
+
+Wall time is what a user feels: the cost of launching included. Device time is what the kernels
+cost: the launch gaps are hidden by a kernel that keeps the GPU busy until every launch of the
+block waits behind it. Both come from CUDA events on a GPU. An event knows some 0.5 us, and the
+first launch after an idle moment costs more than later ones, so a block has many calls.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from itertools import repeat
+from typing import Any, Literal, Protocol
+
+Call = Callable[[], object]
+ClockName = Literal["cuda_event", "perf_counter"]
+
+_EVENT_RESOLUTION_S = 0.5e-6
+_MS_PER_S = 1e3
+
+
+class BlockClock(Protocol):
+    """Times blocks of calls."""
+
+    def block_s(self, call: Call, calls: int) -> float | None:
+        """Return seconds a call, above 0; ``None``: this block does not count, take another."""
+
+
+class CpuClock:
+    """Wall time on a processor."""
+
+    def __init__(self) -> None:
+        self._resolution_s = time.get_clock_info("perf_counter").resolution
+
+    def block_s(self, call: Call, calls: int) -> float:
+        """Return seconds a call."""
+        start_s = time.perf_counter()
+        for _ in repeat(None, calls):
+            call()
+        elapsed_s = time.perf_counter() - start_s
+        return max(elapsed_s, self._resolution_s) / calls
+
+
+class CudaWallClock:
+    """Wall time of calls that launch work on the current GPU."""
+
+    def __init__(self) -> None:
+        import torch  # never at plugin load
+
+        event: Any = torch.cuda.Event  # torch leaves it untyped
+        self._cuda = torch.cuda
+        self._start = event(enable_timing=True)
+        self._end = event(enable_timing=True)
+
+    def block_s(self, call: Call, calls: int) -> float | None:
+        """Return seconds a call, from an idle GPU to an idle GPU."""
+        self._cuda.synchronize()
+        self._start.record()
+        for _ in repeat(None, calls):
+            call()
+        self._end.record()
+        self._end.synchronize()
+        return self._elapsed_s() / calls
+
+    def _elapsed_s(self) -> float:
+        elapsed_ms: float = self._start.elapsed_time(self._end)
+        return max(elapsed_ms / _MS_PER_S, _EVENT_RESOLUTION_S)
+
+
+class GapsShowError(Exception):
+    """The launches of a block could not be kept ahead of the GPU."""
+
+
+class CudaDeviceClock(CudaWallClock):
+    """Time of the kernels alone: launches wait behind a sleeping kernel.
+
+    The sleep must outlast the launching of the whole block, else gaps leak into the number. So
+    each block is verified: once all of it is enqueued, its start must not have been reached. If
+    it was, the block does not count and the next sleep is longer.
+    """
+
+    FIRST_SLEEP_S = 1e-3
+    LONGEST_SLEEP_S = 20e-3
+    """Launching that takes longer than this fills the queue of launches or waits for results."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._sleep_s = self.FIRST_SLEEP_S
+        self._cycles_per_s = self._calibrate()
+
+    def block_s(self, call: Call, calls: int) -> float | None:
+        """Return seconds a call, or ``None`` if gaps may have leaked in.
+
+        Raises:
+            GapsShowError: They did behind the longest sleep as well.
+        """
+        self._cuda.synchronize()
+        self._sleep(int(self._sleep_s * self._cycles_per_s))
+        self._start.record()
+        begin_s = time.perf_counter()
+        for _ in repeat(None, calls):
+            call()
+        self._end.record()
+        hidden = not self._start.query()
+        launching_s = time.perf_counter() - begin_s
+        self._end.synchronize()
+        if hidden:
+            return self._elapsed_s() / calls
+        self._sleep_longer(launching_s)
+        return None
+
+    def _sleep_longer(self, launching_s: float) -> None:
+        if self._sleep_s >= self.LONGEST_SLEEP_S:
+            raise GapsShowError
+        # A margin, as the processor has slow moments.
+        self._sleep_s = min(max(2 * self._sleep_s, 2 * launching_s), self.LONGEST_SLEEP_S)
+
+    def _calibrate(self) -> float:
+        """Measure how many cycles the sleeping kernel counts in a second."""
+        cycles = 2_000_000
+        for _ in range(2):  # the first one loads the kernel
+            self._cuda.synchronize()
+            self._start.record()
+            self._sleep(cycles)
+            self._end.record()
+            self._end.synchronize()
+        return cycles / self._elapsed_s()
+
+    def _sleep(self, cycles: int) -> None:
+        self._cuda._sleep(cycles)  # noqa: SLF001  # no public kernel keeps a GPU busy for a time

@@ -1,0 +1,91 @@
+"""The conditions under which samples count: what voids them, and what is to be noted."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from pytest_compileguard.errors import CompileGuardError
+
+_MONITORING_TOOLS = range(6)  # the identifiers that sys.monitoring has
+
+
+class VoidError(CompileGuardError):
+    """The samples don't count; the message says why."""
+
+
+def refuse_tracers() -> None:
+    """Let nothing be timed that a tracer slows down.
+
+    A tracer hooks into Python frames. Compiled calls run some of those (guards, wrappers of
+    kernels) where eager calls run C++, so it slows one side only and bends the ratio.
+
+    Raises:
+        VoidError: A debugger, a profiler or a coverage tool is active in this thread.
+    """
+    if tracers := active_tracers():
+        raise VoidError(
+            f"{' and '.join(tracers)}: that slows compiled calls and not eager ones; "
+            "time without coverage, debugger and profiler"
+        )
+
+
+def active_tracers() -> tuple[str, ...]:
+    """Name what watches the Python frames of this thread."""
+    return (
+        *_hook("sys.settrace", sys.gettrace()),
+        *_hook("sys.setprofile", sys.getprofile()),
+        *_monitoring(),
+    )
+
+
+def _hook(setter: str, hook: Any) -> tuple[str, ...]:
+    if hook is None:
+        return ()
+    kind = hook if hasattr(hook, "__qualname__") else type(hook)
+    return (f"{setter} is active ({kind.__module__}.{kind.__qualname__})",)
+
+
+def _monitoring() -> tuple[str, ...]:
+    monitoring: Any = getattr(sys, "monitoring", None)  # from Python 3.12 on
+    if monitoring is None:
+        return ()
+    return tuple(
+        f"sys.monitoring is active ({tool})"
+        for identifier in _MONITORING_TOOLS
+        if (tool := monitoring.get_tool(identifier)) and monitoring.get_events(identifier)
+    )
+
+
+@contextmanager
+def garbage_collection_off() -> Iterator[None]:
+    """Keep the collector from running inside a sample; ``collect_young`` takes its place."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def collect_young() -> None:
+    """Free the cycles that timed calls left, between samples, lest device memory runs full."""
+    gc.collect(0)
+
+
+def doubts(device_type: str) -> tuple[str, ...]:
+    """Name settings under which the numbers are true but not those of production."""
+    import torch  # never at plugin load
+
+    blocking = os.environ.get("CUDA_LAUNCH_BLOCKING", "0") not in ("", "0")
+    found = []
+    if device_type == "cuda" and blocking:
+        found.append("CUDA_LAUNCH_BLOCKING is set: each launch waits for its kernel")
+    if torch.is_anomaly_enabled():
+        found.append("autograd's anomaly detection is on: it slows both sides")
+    return tuple(found)

@@ -1,0 +1,109 @@
+"""One process at a time on a device, so that what is timed runs alone.
+
+Workers of pytest-xdist compile in parallel and time in turn. The lock is a file for each physical
+device: a GPU goes by its UUID, as its index depends on ``CUDA_VISIBLE_DEVICES``, and the
+processor is one device for the whole host. The files lie in a directory that only this user may
+enter, so processes of other users are not kept away.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import re
+import stat
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import filelock
+
+from pytest_compileguard.errors import CompileGuardError
+
+LOCK_TIMEOUT_S = 600.0
+"""Long enough for some hundred checks of other workers."""
+_POLL_S = 0.02
+_PRIVATE = 0o700
+
+
+class DeviceLockError(CompileGuardError):
+    """The device could not be had alone; the message says why."""
+
+
+@contextmanager
+def exclusive(device: str, *, timeout_s: float = LOCK_TIMEOUT_S) -> Iterator[None]:
+    """Hold the device, waiting for it if need be.
+
+    Args:
+        device: Device type, with an index if there are several: ``cpu``, ``cuda:0``.
+        timeout_s: Longest wait.
+
+    Raises:
+        DeviceLockError: It stayed taken, or no lock can be made here.
+    """
+    path = _directory() / f"{_physical_name(device)}.lock"
+    lock = filelock.FileLock(path, mode=0o600)
+    try:
+        lock.acquire(timeout=timeout_s, poll_interval=_POLL_S)
+    except filelock.Timeout:
+        raise DeviceLockError(
+            f"{device} was not free for {timeout_s:g} s: another process is timing on it and "
+            f"holds {path}; run fewer workers, or time in a run of its own"
+        ) from None
+    except (OSError, NotImplementedError) as error:
+        raise DeviceLockError(f"{path} can't be locked: {error}; {_ELSEWHERE}") from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+_ELSEWHERE = "set TMPDIR to a local directory of your own"
+
+
+def _directory() -> Path:
+    path = Path(tempfile.gettempdir()) / f"pytest-compileguard-{_user()}"
+    try:
+        with suppress(FileExistsError):
+            path.mkdir(mode=_PRIVATE)
+        status = path.lstat()
+    except OSError as error:
+        raise DeviceLockError(f"{path} can't be made: {error}; {_ELSEWHERE}") from error
+    if fault := _fault(status):
+        raise DeviceLockError(
+            f"{path} {fault}, so locks in it can't be trusted; remove it, or {_ELSEWHERE}"
+        )
+    return path
+
+
+def _fault(status: os.stat_result) -> str | None:
+    """Say why a directory is not private to this user.
+
+    Whoever can write to it could take the lock away, or lead its creation to another file.
+    """
+    if not stat.S_ISDIR(status.st_mode):
+        return "is a link" if stat.S_ISLNK(status.st_mode) else "is no directory"
+    if sys.platform != "win32":
+        if status.st_uid != os.getuid():
+            return f"belongs to user {status.st_uid}"
+        if loose := stat.S_IMODE(status.st_mode) & ~_PRIVATE:
+            return f"is open to others (mode {_PRIVATE | loose:o}, must be {_PRIVATE:o})"
+    return None
+
+
+def _user() -> str:
+    if sys.platform == "win32":
+        return re.sub(r"\W", "-", getpass.getuser())
+    return str(os.getuid())
+
+
+def _physical_name(device: str) -> str:
+    kind = device.partition(":")[0]
+    if kind != "cuda":
+        return kind
+    import torch  # only for GPUs
+
+    uuid = str(torch.cuda.get_device_properties(device).uuid)
+    return "gpu-" + re.sub(r"[^0-9A-Za-z]+", "-", uuid).strip("-").lower()

@@ -1,0 +1,136 @@
+"""Gathers the compile facts of a call sequence, and checks them against torch's counters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pytest_compileguard import dynamo
+from pytest_compileguard.observation import BreakSite, CompileObservation, Fallback
+from pytest_compileguard.shadow import ShadowCall
+from pytest_compileguard.source import source_line
+from pytest_compileguard.trace import TraceEvent, TraceFacts, read_trace
+
+
+def gather_facts(
+    calls: Sequence[ShadowCall], *, target: str, dynamic: bool | None
+) -> CompileObservation:
+    """Reduce all calls of one target to an observation."""
+    events = [event for call in calls if call.trace for event in call.trace.events]
+    facts = read_trace(events, target=target, dynamic=dynamic)
+    moved = [call.counters for call in calls if call.counters]
+    lost = _lost_sites(facts)
+    error, remedy = _error(calls)
+    return CompileObservation(
+        calls=len(calls),
+        graphs=len(facts.graph_ids),
+        ops=facts.ops,
+        break_sites=facts.break_sites + lost,
+        break_events=facts.break_events + len(lost),
+        recompiles=facts.recompiles,
+        fallbacks=_fallbacks(calls, facts, events),
+        limit_hit=facts.limit_hit,
+        compile_time_s=facts.compile_time_s,
+        kernels=sum(c.kernels for c in moved),
+        cache_hits=sum(c.cache_hits for c in moved),
+        cache_misses=sum(c.cache_misses for c in moved),
+        error=error,
+        error_remedy=remedy,
+        unreliable=_disagreements(calls, facts),
+    )
+
+
+def _error(calls: Sequence[ShadowCall]) -> tuple[str | None, str]:
+    for call in calls:
+        if call.problem:
+            return f"call {call.index + 1}: {call.problem}", ""
+        if call.compile_error:
+            return f"call {call.index + 1}: {call.compile_error[0]}", call.compile_error[1]
+    return None, ""
+
+
+def _fallbacks(
+    calls: Sequence[ShadowCall], facts: TraceFacts, events: Sequence[TraceEvent]
+) -> tuple[Fallback, ...]:
+    found = list(facts.skipped)
+    if facts.limit_hit:
+        found.append(_limit_hit(facts))
+    eager = [c for c in calls if c.trace and _ran_eager(c, facts)]
+    hindrances = sorted({text for call in calls for text in call.hindrances})
+    if not facts.graph_ids:
+        reasons = hindrances or ([] if facts.skipped else [_why_nothing(events)])
+        found += [_whole("nothing_compiled", None, reason) for reason in reasons]
+    elif eager:
+        which = ", ".join(str(call.index + 1) for call in eager)
+        reason = f"{len(eager)} of {len(calls)} calls ran no compiled code: {which}"
+        reason += f" ({'; '.join(hindrances)})" if hindrances else ""
+        found.append(_whole("ran_eager", eager[0].index, reason))
+    elif hindrances:
+        # A foreign stance hides recompiles even where code was compiled before.
+        found += [_whole("ran_eager", None, text) for text in hindrances]
+    return tuple(found)
+
+
+def _ran_eager(call: ShadowCall, facts: TraceFacts) -> bool:
+    regions = call.trace.regions if call.trace else None
+    failed = call.compile_error is not None or call.error is not None
+    return regions is not None and not failed and not set(regions) & set(facts.graph_ids)
+
+
+def _limit_hit(facts: TraceFacts) -> Fallback:
+    refused = [r for r in facts.recompiles if r.refused]
+    first = refused[0] if refused else None
+    return Fallback(
+        kind="limit_hit",
+        call=first.call if first else None,
+        frame=first.frame if first else "?",
+        file=first.file if first else "?",
+        line=first.line if first else 0,
+        reason="torch's recompile limit was reached; from then on the frame runs eager",
+    )
+
+
+def _whole(kind: str, call: int | None, reason: str) -> Fallback:
+    return Fallback(kind=kind, call=call, frame="", file="", line=0, reason=reason)  # type: ignore[arg-type]
+
+
+def _why_nothing(events: Sequence[TraceEvent]) -> str:
+    if any(event.metrics for event in events):
+        return "the target was traced, but it has no tensor operation that could be compiled"
+    return "Dynamo never looked at the target (a generator, a builtin, or code it always skips)"
+
+
+def _disagreements(calls: Sequence[ShadowCall], facts: TraceFacts) -> tuple[str, ...]:
+    found = []
+    moved = [call.counters for call in calls if call.counters]
+    counted = sum(c.unique_graphs for c in moved)
+    if counted != len(facts.graph_ids):
+        found.append(f"the trace has {len(facts.graph_ids)} graphs, torch's counter {counted}")
+    breaks = sum(c.graph_breaks for c in moved)
+    if breaks and not facts.break_events and not facts.recompiles:
+        found.append(f"the trace has no graph break, torch's counter {breaks}")
+    if blind := [str(c.index + 1) for c in calls if c.trace and c.trace.regions is None]:
+        found.append(
+            f"a profiler was active in call {', '.join(blind)}, so whether compiled code ran "
+            "can't be seen"
+        )
+    return tuple(found)
+
+
+def _lost_sites(facts: TraceFacts) -> tuple[BreakSite, ...]:
+    """Breaks that torch before 2.11 does not log: it can't resume after them."""
+    logged = {(site.file, site.line) for site in facts.break_sites}
+    unique = dict.fromkeys(b for b in dynamo.lost_breaks() if (b.file, b.line) not in logged)
+    return tuple(
+        BreakSite(
+            file=b.file,
+            line=b.line,
+            function=b.function,
+            source=source_line(b.file, b.line),
+            reason="Dynamo can't resume after a break here",
+            id=None,
+            hint="",
+            events=1,
+            call=0,
+        )
+        for b in unique
+    )

@@ -1,0 +1,79 @@
+"""The outcome of judging: findings, and the verdict of one check."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pytest_compileguard.environment import Environment
+from pytest_compileguard.observation import Observation, Record
+
+Status = Literal["passed", "failed", "inconclusive", "not_checked"]
+
+
+class Finding(Record):
+    """One metric judged."""
+
+    metric: str
+    """``compiled``, ``fallbacks``, ``graph_breaks``, ``recompiles``, ``parity``, ``speedup``,
+    ``isolation``, ``baseline`` or ``baseline.<metric>``."""
+    status: Status
+    message: str
+    """One sentence."""
+    observed: float | int | str | None = None
+    limit: float | int | str | None = None
+    baseline: float | int | str | None = None
+    evidence: tuple[str, ...] = ()
+    """Lines that prove it: places, guards, leaves, samples."""
+    remedy: str = ""
+    """What to change; empty if there is no good advice."""
+    file: str = ""
+    """Where it is to be changed; empty if no place is known."""
+    line: int = 0
+
+
+class Speed(Record):
+    """The numbers that ``stats`` derives from the samples of one check."""
+
+    clock: Literal["wall", "device"]
+    speedup: float
+    speedup_low: float
+    speedup_high: float
+    confidence: float
+    eager_ms: float
+    compiled_ms: float
+    pairs: int
+
+
+class Verdict(Record):
+    """All findings of one check, with what they rest on."""
+
+    nodeid: str
+    name: str
+    backend: str
+    mode: str | None
+    outcome: Status
+    strict: bool
+    """Whether ``inconclusive`` and ``not_checked`` fail the test."""
+    findings: tuple[Finding, ...]
+    observation: Observation
+    speed: Speed | None
+    """On the gated clock (wall); ``None``: not timed."""
+    device_speed: Speed | None
+    """With launch gaps hidden; ``None``: no such clock, or not timed."""
+    environment: Environment | None
+    """``None``: nothing ran that could tell."""
+    recordable: bool
+    """Whether the result may be written as a baseline."""
+
+    @property
+    def key(self) -> str:
+        """Identity of the check in baselines and reports."""
+        return f"{self.nodeid}::{self.name}"
+
+    @property
+    def fails(self) -> bool:
+        """Whether the test fails by it."""
+        unclear = self.outcome != "passed" or any(
+            f.status in ("inconclusive", "not_checked") for f in self.findings
+        )
+        return self.outcome == "failed" or (self.strict and unclear)

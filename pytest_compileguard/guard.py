@@ -1,0 +1,117 @@
+"""What the fixture ``compileguard`` hands to a test."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+
+from pytest_compileguard.errors import SpecError
+from pytest_compileguard.options import Options
+from pytest_compileguard.plan import make_plan
+from pytest_compileguard.spec import CompileCheck, Limits, override
+from pytest_compileguard.target import target_name
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from pytest_compileguard.observation import Observation
+    from pytest_compileguard.runner import Check
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class GuardedCallable(Generic[P, R]):
+    """A target under guard. Each call of it is one step of the call sequence.
+
+    For the test a call is one eager call of the target: same result, same mutations,
+    same random numbers. The compiled call is its shadow.
+    """
+
+    def __init__(self, guard: CompileGuard, check: Check) -> None:
+        self._guard = guard
+        self._check = check
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        __tracebackhide__ = True
+        return self._guard.call(self._check, args, kwargs)  # type: ignore[no-any-return]
+
+    def __repr__(self) -> str:
+        return f"<guarded {self._check.plan.name}>"
+
+
+class CompileGuard:
+    """The fixture of one test: makes guarded callables, and keeps their checks."""
+
+    def __init__(self, *, nodeid: str, spec: CompileCheck, options: Options) -> None:
+        self.checks: list[Check] = []
+        self._nodeid = nodeid
+        self._spec = spec
+        self._options = options
+
+    def __call__(
+        self, target: Callable[P, R], **limits: Unpack[Limits]
+    ) -> GuardedCallable[P, R] | Callable[P, R]:
+        """Guard a function, method, callable or module; limits win over those of the marker.
+
+        Raises:
+            SpecError: The target can't be called, or a limit is unknown or not allowed.
+        """
+        if not callable(target):
+            raise SpecError(f"compileguard({target!r}): the target must be callable")
+        origin = f"{self._nodeid}: compileguard({target_name(target)})"
+        spec = override(self._spec, limits, origin=origin)
+        if self._options.disable:
+            return target
+        name = self._free_name(target_name(target))
+        plan = make_plan(spec, self._options, nodeid=self._nodeid, name=name)
+        check = _load_check()(plan, target)
+        self.checks.append(check)
+        return GuardedCallable(self, check)
+
+    @property
+    def disabled(self) -> bool:
+        return self._options.disable
+
+    def call(self, check: Check, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Make a call of one check; the first one starts it."""
+        __tracebackhide__ = True
+        if not check.started:
+            others = [c for c in self.checks if c is not check and c.started]
+            sharing = [c for c in others if c.code & check.code]
+            # Compiled code of other targets may stay unless it would be taken for this one's.
+            cold = bool(sharing) or not others
+            for other in others if cold else ():
+                other.stale = True
+            check.start(cold=cold)
+        return check.call(args, kwargs)
+
+    def finish(self) -> list[tuple[Check, Observation]]:
+        """Take the times of all checks, and gather what they saw."""
+        finished = []
+        for check in self.checks:
+            finished.append((check, check.finish()))
+            for other in self.checks if check.reset_torch else ():
+                other.stale = True
+        return finished
+
+    def close(self) -> None:
+        """Leave no compiled code behind."""
+        if any(check.started for check in self.checks):
+            from pytest_compileguard.dynamo import forget_compiled_code  # noqa: PLC0415  # torch
+
+            forget_compiled_code()
+
+    def _free_name(self, name: str) -> str:
+        taken = {check.plan.name for check in self.checks}
+        candidates = (name, *(f"{name}-{n}" for n in range(2, len(taken) + 3)))
+        return next(candidate for candidate in candidates if candidate not in taken)
+
+
+def _load_check() -> type[Check]:
+    """Import torch and its compiler; what they warn of while loading is not the test's doing."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from pytest_compileguard.runner import Check  # noqa: PLC0415  # imports torch
+    return Check

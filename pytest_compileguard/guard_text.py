@@ -1,0 +1,136 @@
+"""Reads the text of a failed guard: what changed, from what to what, in the user's words.
+
+Torch words guards in a handful of forms (``torch/_dynamo/guards.py``); a form that is
+not known here is passed on as it is, with kind ``other``. Nothing is counted by these
+texts, they only explain.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+from pytest_compileguard.observation import Record, RecompileKind
+
+
+class GuardFailure(Record):
+    """One guard that failed."""
+
+    text: str
+    subject: str
+    before: str
+    after: str
+    kind: RecompileKind
+
+
+_ENTRY = re.compile(r"^\d+/\d+(?:_\d+)?: ")
+_MISMATCH = re.compile(
+    r"tensor '(?P<name>.+?)' (?P<what>size|stride|dtype|device|rank|dispatch key set|requires_grad)"
+    r" mismatch(?: at index (?P<index>\d+))?\.(?: expected (?P<before>.+?), actual (?P<after>.+))?"
+)
+_RANGE = re.compile(
+    r"^(?:(?P<least>-?\d+) <= )?(?P<name>.+?)\.(?P<what>size|stride)\(\)\[(?P<index>\d+)\]"
+    r"(?: (?P<compare><=|==|!=|<) (?P<most>-?\d+))?$"
+)
+_EQUAL = re.compile(r"^(?P<name>[^=!<>]+?) (?:==|is) (?P<before>.+)$")
+_STATE = re.compile(r"GLOBAL_STATE changed: (?P<names>[\w, ]+)")
+_NESTED = re.compile(r"(?:^|\.)_(?:modules|parameters|buffers)\['([^']+)'\]")
+_PLAIN_KINDS: dict[str, RecompileKind] = {"size": "size", "stride": "stride", "dtype": "dtype"}
+
+
+def newest_reason(payload: str) -> str:
+    """Take the reason of the newest cache entry from the payload of ``recompile_reasons``."""
+    text = payload.strip()
+    if text.startswith("["):
+        try:
+            reasons = json.loads(text)
+        except ValueError:
+            reasons = []
+        if isinstance(reasons, list) and reasons:
+            text = str(reasons[0])
+    return text
+
+
+def read_guard(payload: str) -> GuardFailure:
+    """Make sense of one ``recompile_reasons`` payload."""
+    text = _without_source(newest_reason(payload))
+    bare = _ENTRY.sub("", text)
+    for read in (_read_mismatch, _read_range, _read_state, _read_identity, _read_equal):
+        if failure := read(bare):
+            return failure
+    return GuardFailure(text=bare, subject="", before="", after="", kind="other")
+
+
+def subject_name(name: str) -> str:
+    """Turn ``fn._modules['dropout'].training`` into ``dropout.training``, and the like."""
+    plain = re.sub(r"^[LG]\['([^']+)'\]", r"\1", name.strip())
+    plain = re.sub(r"\.__dict__\['([^']+)'\]", r".\1", plain)
+    plain = _NESTED.sub(lambda match: "." + match[1], plain)
+    plain = re.sub(r"^(?:fn|___fn)\.", "", plain)
+    return re.sub(r"^args\[(\d+)\]", r"argument \1", plain.lstrip("."))
+
+
+def _without_source(reason: str) -> str:
+    """Drop the comment with the source line and the stack, which torch appends."""
+    return re.split(r"\s+# |\nUser stack trace:", reason, maxsplit=1)[0].strip()
+
+
+def _read_mismatch(text: str) -> GuardFailure | None:
+    match = _MISMATCH.search(text)
+    if not match:
+        return None
+    subject, what = subject_name(match["name"]), match["what"]
+    subject = f"{subject}.{what}({match['index']})" if match["index"] else f"{subject}.{what}"
+    return GuardFailure(
+        text=text,
+        subject=subject,
+        before=(match["before"] or "").strip(),
+        after=(match["after"] or "").strip().rstrip("."),
+        kind=_PLAIN_KINDS.get(what, "other"),
+    )
+
+
+def _read_range(text: str) -> GuardFailure | None:
+    match = _RANGE.match(text)
+    if not match:
+        return None
+    what = match["what"]
+    bounds = [f">= {match['least']}"] if match["least"] else []
+    bounds += [f"{match['compare']} {match['most']}"] if match["most"] else []
+    return GuardFailure(
+        text=text,
+        subject=f"{subject_name(match['name'])}.{what}({match['index']})",
+        before=", ".join(bounds),
+        after="",
+        kind=_PLAIN_KINDS[what],
+    )
+
+
+def _read_state(text: str) -> GuardFailure | None:
+    match = _STATE.search(text)
+    if not match:
+        return None
+    names = match["names"].strip()
+    kind: RecompileKind = "grad_mode" if "grad_mode" in names else "other"
+    return GuardFailure(text=text, subject=names, before="", after="", kind=kind)
+
+
+def _read_identity(text: str) -> GuardFailure | None:
+    match = re.search(r"___check_(?:obj|type)_id\(([^,]+)|ID_MATCH|BACKEND_MATCH", text)
+    if not match:
+        return None
+    subject = subject_name(match[1]) if match[1] else ""
+    return GuardFailure(text=text, subject=subject, before="", after="", kind="identity")
+
+
+def _read_equal(text: str) -> GuardFailure | None:
+    match = _EQUAL.match(text)
+    if not match:
+        return None
+    return GuardFailure(
+        text=text,
+        subject=subject_name(match["name"]),
+        before=match["before"].strip(),
+        after="",
+        kind="value",
+    )

@@ -1,0 +1,104 @@
+"""Gives a function closure cells and globals of its own, where it keeps state in them."""
+
+from __future__ import annotations
+
+import dis
+import types
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, ClassVar
+
+import torch
+
+# Globals of other kinds (loggers, classes, imported modules) are used, not owned.
+_STATE = (torch.nn.Module, torch.Tensor, torch.optim.Optimizer, list, dict, set, types.FunctionType)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Cells:
+    """What a twin function holds in place of what the original holds."""
+
+    EMPTY: ClassVar[Any] = object()
+    closure: list[Any]
+    names: dict[str, Any]
+    defaults: Any
+    keyword_defaults: dict[str, Any]
+
+
+def stateful_names(function: types.FunctionType) -> list[str]:
+    """Globals that a function reads and that hold state, or that it assigns."""
+    read, assigned = _global_names(function.__code__)
+    space = function.__globals__
+    return [
+        name
+        for name in read
+        if name in space
+        and (name in assigned or isinstance(space[name], _STATE))
+        and not _foreign(function, space[name])
+    ]
+
+
+def rebuild(real: types.FunctionType, cells: Cells, known: Any) -> types.FunctionType:
+    """Make, or bring up to date, the twin; the function itself if it holds no state."""
+    if known is None and _unchanged(real, cells):
+        return real
+    twin = _bare(real, cells) if known is None else known
+    for cell, content in zip(twin.__closure__ or (), cells.closure, strict=True):
+        if content is not Cells.EMPTY:
+            cell.cell_contents = content
+    if twin.__globals__ is not real.__globals__:
+        twin.__globals__.update(cells.names)
+    twin.__defaults__ = cells.defaults
+    twin.__kwdefaults__ = cells.keyword_defaults or None
+    return twin  # type: ignore[no-any-return]
+
+
+def _bare(real: types.FunctionType, cells: Cells) -> types.FunctionType:
+    read, assigned = _global_names(real.__code__)
+    own = bool(assigned) or any(cells.names[n] is not real.__globals__[n] for n in cells.names)
+    space = dict(real.__globals__) if own else real.__globals__
+    closure = tuple(types.CellType() for _ in real.__closure__ or ())
+    twin = types.FunctionType(real.__code__, space, real.__name__, None, closure)
+    twin.__dict__.update(real.__dict__)
+    twin.__qualname__, twin.__module__ = real.__qualname__, real.__module__
+    return twin
+
+
+def _unchanged(real: types.FunctionType, cells: Cells) -> bool:
+    contents = []
+    for cell in real.__closure__ or ():
+        try:
+            contents.append(cell.cell_contents)
+        except ValueError:
+            contents.append(Cells.EMPTY)
+    assigned = _global_names(real.__code__)[1]
+    return (
+        not assigned
+        and all(a is b for a, b in zip(contents, cells.closure, strict=True))
+        and all(real.__globals__[name] is value for name, value in cells.names.items())
+        and cells.defaults is real.__defaults__
+        and all((real.__kwdefaults__ or {})[n] is v for n, v in cells.keyword_defaults.items())
+    )
+
+
+def _foreign(function: types.FunctionType, value: object) -> bool:
+    """Whether a global is a function of another file: those are not followed."""
+    return isinstance(value, types.FunctionType) and value.__globals__ is not function.__globals__
+
+
+@lru_cache(maxsize=1024)
+def _global_names(code: types.CodeType) -> tuple[tuple[str, ...], frozenset[str]]:
+    """Globals that a code object, or one nested in it, reads; and those that it assigns."""
+    read: dict[str, None] = {}
+    assigned: set[str] = set()
+    for instruction in dis.get_instructions(code):
+        if instruction.opname in ("LOAD_GLOBAL", "STORE_GLOBAL", "DELETE_GLOBAL", "LOAD_NAME"):
+            read[instruction.argval] = None
+            if instruction.opname in ("STORE_GLOBAL", "DELETE_GLOBAL"):
+                assigned.add(instruction.argval)
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            inner_read, inner_assigned = _global_names(constant)
+            read |= dict.fromkeys(inner_read)
+            assigned |= inner_assigned
+    return tuple(read), frozenset(assigned)

@@ -1,0 +1,174 @@
+"""Copies tensors so that Dynamo can't tell copy from original.
+
+Sizes, strides, storage sharing, alignment, ``requires_grad``, inference mode and the
+attributes that ``mark_dynamic`` leaves all stay. Tensors that share storage share it
+in the copy too.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+# Inductor compiles for the alignment of its inputs; copies keep the place within a line.
+_ALIGNMENT_BYTES = 256
+_PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
+
+
+class StorageCopies:
+    """Copies of storages, each made once: only the part that the given tensors use."""
+
+    def __init__(self, tensors: Iterable[torch.Tensor] = ()) -> None:
+        self._spans: dict[int, tuple[int, int]] = {}
+        self._copies: dict[int, tuple[torch.UntypedStorage, torch.UntypedStorage, int]] = {}
+        for tensor in tensors:
+            if is_plain(tensor):
+                self._widen(tensor)
+
+    def view(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Make the same view on the copied storage; a plain leaf without gradient."""
+        storage, start = self._copied(tensor)
+        offset = tensor.storage_offset() - start // tensor.element_size()
+        with torch.inference_mode(tensor.is_inference()), torch.no_grad():
+            empty = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+            return empty.set_(storage, offset, tensor.size(), tensor.stride())
+
+    def _widen(self, tensor: torch.Tensor) -> None:
+        key = _storage_key(tensor)
+        low, high = _span_bytes(tensor)
+        known = self._spans.get(key, (low, high))
+        self._spans[key] = (min(known[0], low), max(known[1], high))
+
+    def _copied(self, tensor: torch.Tensor) -> tuple[torch.UntypedStorage, int]:
+        key, storage = _storage_key(tensor), tensor.untyped_storage()
+        low, high = _span_bytes(tensor)
+        if key in self._copies:
+            _, copied, start = self._copies[key]
+            if start <= low and high <= start + copied.nbytes():
+                return copied, start
+        start, end = self._spans.get(key, (0, storage.nbytes()))
+        if not start <= low <= high <= end:
+            start, end = 0, storage.nbytes()
+        start -= start % _ALIGNMENT_BYTES
+        copied = _copy_bytes(storage, start, end)
+        # The original is kept so that its key can't be taken by another storage.
+        self._copies[key] = (storage, copied, start)
+        return copied, start
+
+
+def is_plain(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is nothing but a view on a storage."""
+    return (
+        type(tensor) in _PLAIN
+        and tensor.layout == torch.strided
+        and tensor.device.type != "meta"
+        and not tensor.is_quantized
+        and not tensor.is_conj()
+        and not tensor.is_neg()
+        and not tensor.is_nested
+    )
+
+
+def copy_tensor(tensor: torch.Tensor, storages: StorageCopies) -> torch.Tensor:
+    """Copy one tensor; the result is a leaf that requires a gradient as the original does."""
+    if is_plain(tensor):
+        twin = storages.view(tensor)
+    else:
+        with torch.no_grad():
+            twin = tensor.detach().clone()
+    copy_attributes(tensor, twin)
+    if tensor.requires_grad and not twin.is_inference():
+        twin.requires_grad_()
+    return twin
+
+
+def copy_attributes(tensor: torch.Tensor, twin: torch.Tensor) -> None:
+    """Carry over Python attributes, among them the marks of ``mark_dynamic``."""
+    for name, value in vars(tensor).items():
+        if not isinstance(value, torch.Tensor):
+            setattr(twin, name, copy.copy(value))
+
+
+def widened(tensor: torch.Tensor) -> torch.Tensor:
+    """Convert to float64 or complex128; integers stay as they are. A leaf like the original."""
+    if tensor.dtype.is_complex:
+        wide = tensor.detach().to(torch.complex128)
+    elif tensor.dtype.is_floating_point:
+        wide = tensor.detach().to(torch.float64)
+    else:
+        return tensor
+    return wide.requires_grad_(tensor.requires_grad)
+
+
+def same_form(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether the values of one can be copied into the other in place."""
+    return (
+        type(a) is type(b)
+        and a.dtype == b.dtype
+        and a.device == b.device
+        and a.layout == b.layout
+        and a.size() == b.size()
+        and a.requires_grad == b.requires_grad
+        and (a.layout != torch.strided or a.stride() == b.stride())
+        and not _overlaps(a)
+    )
+
+
+def _overlaps(tensor: torch.Tensor) -> bool:
+    """Whether several elements may lie in one place, as after ``expand``: no writing then."""
+    if tensor.layout != torch.strided:
+        return False
+    return any(n > 1 and s == 0 for n, s in zip(tensor.size(), tensor.stride(), strict=True))
+
+
+def as_non_leaf(leaf: torch.Tensor) -> torch.Tensor:
+    """Give a tensor on the same storage whose gradient flows to ``leaf``.
+
+    A call may write to an argument that came out of another operation, but not to a leaf.
+    """
+    with torch.no_grad():
+        data = leaf.detach()
+    return _Attach.apply(leaf, data)  # type: ignore[no-any-return,no-untyped-call]
+
+
+class _Attach(torch.autograd.Function):
+    """Identity that returns its second input, with the first one as its origin."""
+
+    @staticmethod
+    def forward(ctx: Any, _leaf: torch.Tensor, data: torch.Tensor) -> torch.Tensor:
+        ctx.mark_dirty(data)
+        return data
+
+    @staticmethod
+    def backward(_ctx: Any, *gradients: Any) -> Any:
+        return gradients[0], None
+
+
+def storage_key(tensor: torch.Tensor) -> int | None:
+    """Identity of the storage; ``None`` for tensors without one, or with an empty one."""
+    if not is_plain(tensor) or tensor.untyped_storage().nbytes() == 0:
+        return None
+    return _storage_key(tensor)
+
+
+def _storage_key(tensor: torch.Tensor) -> int:
+    return int(tensor.untyped_storage()._cdata)
+
+
+def _span_bytes(tensor: torch.Tensor) -> tuple[int, int]:
+    """First and last byte of the storage that a tensor can reach."""
+    size = tensor.element_size()
+    first = tensor.storage_offset() * size
+    if tensor.numel() == 0:
+        return first, first
+    reach = sum((n - 1) * s for n, s in zip(tensor.size(), tensor.stride(), strict=True))
+    return first, first + (reach + 1) * size
+
+
+def _copy_bytes(storage: torch.UntypedStorage, start: int, end: int) -> torch.UntypedStorage:
+    with torch.no_grad():
+        whole = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
+        return whole[start:end].clone().untyped_storage()

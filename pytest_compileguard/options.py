@@ -1,0 +1,195 @@
+"""What the command line and the ini file asked for.
+
+``OPTIONS`` is the one list: the parser, ``--help``, the ini keys and their
+validation are made from it. Precedence (test, command line, ini, default) is
+resolved in ``plan.make_plan`` for what a test can say, and here for the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from pytest_compileguard.errors import OptionError
+
+if TYPE_CHECKING:
+    import pytest
+
+PREFIX = "--compileguard-"
+INI_PREFIX = "compileguard_"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Option:
+    """One option of the group ``compileguard``."""
+
+    name: str
+    """With dashes, without the prefix."""
+    kind: Literal["flag", "text", "path", "number", "count"]
+    help: str
+    ini: bool = True
+    """Whether an ini key of the same name exists (with underscores)."""
+    metavar: str | None = None
+
+    @property
+    def flag(self) -> str:
+        return PREFIX + self.name
+
+    @property
+    def dest(self) -> str:
+        """The ini key, and the name in pytest's namespace."""
+        return INI_PREFIX + self.name.replace("-", "_")
+
+    @property
+    def field(self) -> str:
+        return self.name.replace("-", "_")
+
+
+OPTIONS: tuple[Option, ...] = (
+    Option(
+        name="update-baseline",
+        kind="flag",
+        help="record the results of all passing checks as the new baseline",
+        ini=False,
+    ),
+    Option(
+        name="strict",
+        kind="flag",
+        help="fail checks that are inconclusive or that could not be made",
+    ),
+    Option(
+        name="no-timing",
+        kind="flag",
+        help="check compile facts and parity only",
+    ),
+    Option(
+        name="disable",
+        kind="flag",
+        help="make guarded calls plain eager calls and check nothing",
+    ),
+    Option(
+        name="backend",
+        kind="text",
+        metavar="NAME",
+        help="backend of all checks that do not name one (aot_eager needs no compiler)",
+    ),
+    Option(
+        name="baseline-dir",
+        kind="path",
+        metavar="DIR",
+        help="root folder of the baselines (default: __compileguard__ beside each test module)",
+    ),
+    Option(
+        name="json",
+        kind="path",
+        metavar="PATH",
+        help="write all results to PATH as JSON",
+        ini=False,
+    ),
+    Option(
+        name="max-time-s",
+        kind="number",
+        metavar="SECONDS",
+        help="longest time that timing one check may take, for both sides together (default: 1)",
+    ),
+    Option(
+        name="warmup",
+        kind="count",
+        metavar="CALLS",
+        help="untimed calls of each side before timing (default: 10)",
+    ),
+    Option(
+        name="noise-threshold",
+        kind="number",
+        metavar="RATIO",
+        help="relative loss of speedup against the baseline that counts as nothing (default: 0.1)",
+    ),
+)
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """The options of one session. ``None``: neither command line nor ini says."""
+
+    update_baseline: bool = False
+    strict: bool = False
+    no_timing: bool = False
+    disable: bool = False
+    backend: str | None = None
+    baseline_dir: Path | None = None
+    json: Path | None = None
+    max_time_s: float | None = None
+    warmup: int | None = None
+    noise_threshold: float | None = None
+
+
+def add_options(parser: pytest.Parser) -> None:
+    """Declare every option and its ini key."""
+    group = parser.getgroup("compileguard", "torch.compile checks (pytest-compileguard)")
+    for option in OPTIONS:
+        # The default is None, so that an ini key is not hidden by it.
+        arguments: dict[str, Any] = {"dest": option.dest, "default": None, "help": option.help}
+        if option.kind == "flag":
+            arguments |= {"action": "store_const", "const": True}
+        else:
+            arguments["metavar"] = option.metavar
+        group.addoption(option.flag, **arguments)
+        if option.ini:
+            kind: Literal["bool", "string"] = "bool" if option.kind == "flag" else "string"
+            parser.addini(option.dest, option.help, type=kind, default=None)
+
+
+def options_from_config(config: pytest.Config) -> Options:
+    """Resolve command line, then ini, then nothing.
+
+    Raises:
+        OptionError: A value can't be read as what it must be.
+    """
+    return Options(**{option.field: _resolve(config, option) for option in OPTIONS})
+
+
+def _resolve(config: pytest.Config, option: Option) -> Any:
+    value, origin, base = config.getoption(option.dest), option.flag, config.invocation_params.dir
+    if value is None and option.ini:
+        value, origin = config.getini(option.dest), f"ini key {option.dest}"
+        base = config.inipath.parent if config.inipath else config.rootpath
+    if option.kind == "flag":
+        return bool(value)
+    if value is None or value == "":
+        return None
+    return _READERS[option.kind](str(value), origin, base)
+
+
+def _text(value: str, _origin: str, _base: Path) -> str:
+    return value
+
+
+def _path(value: str, _origin: str, base: Path) -> Path:
+    return base / Path(value).expanduser()
+
+
+def _number(value: str, origin: str, _base: Path) -> float:
+    try:
+        number = float(value)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < float("inf"):
+        raise OptionError(f"{origin}: {value!r}: must be a finite number above 0")
+    return number
+
+
+def _count(value: str, origin: str, _base: Path) -> int:
+    if not value.isascii() or not value.isdigit() or int(value) < 1:
+        raise OptionError(f"{origin}: {value!r}: must be a whole number, 1 or more")
+    return int(value)
+
+
+_READERS: dict[str, Callable[[str, str, Path], Any]] = {
+    "text": _text,
+    "path": _path,
+    "number": _number,
+    "count": _count,
+}

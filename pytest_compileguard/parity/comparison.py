@@ -1,0 +1,159 @@
+"""Compares one leaf of the compiled side (actual) with that of the eager side (expected).
+
+Values are compared by ``torch.testing.assert_close``, NaN equal to NaN, with its
+tolerances by dtype unless the test gives others.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any, NamedTuple
+
+import torch
+
+# The defaults of torch.testing.assert_close (its documentation lists them), needed where a
+# test gives only one of the two.
+_RTOL = {
+    torch.float16: 1e-3,
+    torch.bfloat16: 1.6e-2,
+    torch.float32: 1.3e-6,
+    torch.float64: 1e-7,
+    torch.complex32: 1e-3,
+    torch.complex64: 1.3e-6,
+    torch.complex128: 1e-7,
+}
+_WIDE = (torch.float64, torch.complex128)
+_PLAIN = (bool, int, str, bytes, type(None), torch.dtype, torch.device, torch.Size, type)
+
+
+class Tolerance(NamedTuple):
+    """What the test allows; ``None``: by dtype."""
+
+    rtol: float | None
+    atol: float | None
+
+    def for_dtype(self, dtype: torch.dtype) -> tuple[float, float]:
+        rtol = _RTOL.get(dtype, 0.0) if self.rtol is None else self.rtol
+        default = 0.0 if dtype not in _RTOL else 1e-7 if dtype in _WIDE else 1e-5
+        return rtol, default if self.atol is None else self.atol
+
+
+class Difference(NamedTuple):
+    """Why two leaves are not the same."""
+
+    kind: str
+    """``value``: same form, other numbers; ``kind``: another form altogether."""
+    message: str
+
+
+def compare(
+    actual: Any, expected: Any, tolerance: Tolerance, *, form: bool = True
+) -> Difference | None:
+    """Compare two leaves; ``form`` includes strides and ``requires_grad``.
+
+    Raises:
+        NotImplementedError: There is no way to tell whether they agree.
+    """
+    if isinstance(actual, torch.Tensor) and isinstance(expected, torch.Tensor):
+        return _form(actual, expected, strict=form) or _values(actual, expected, tolerance)
+    if type(actual) is not type(expected):
+        names = type(actual).__qualname__, type(expected).__qualname__
+        return Difference("kind", f"compiled gives {names[0]}, eager gives {names[1]}")
+    if isinstance(actual, float | complex):
+        return _numbers(actual, expected, tolerance)
+    if isinstance(actual, _PLAIN):
+        same = actual == expected
+        return None if same else Difference("value", f"compiled {actual!r}, eager {expected!r}")
+    return _others(actual, expected)
+
+
+def _form(actual: torch.Tensor, expected: torch.Tensor, *, strict: bool) -> Difference | None:
+    names = ["dtype", "shape", "device", "layout"]
+    names += ["requires_grad"] if strict else []
+    for name in names:
+        a, e = getattr(actual, name), getattr(expected, name)
+        if a != e:
+            plain = (list(a), list(e)) if name == "shape" else (a, e)
+            return Difference("kind", f"{name}: compiled {plain[0]}, eager {plain[1]}")
+    if strict and expected.layout == torch.strided and not expected.is_nested:
+        a, e = _visible_strides(actual), _visible_strides(expected)
+        if a != e:
+            return Difference("kind", f"stride: compiled {actual.stride()}, eager {expected.stride()}")
+    return None
+
+
+def _visible_strides(tensor: torch.Tensor) -> list[int]:
+    """Strides of the dimensions that have any: those of size 1 are never used."""
+    if tensor.numel() == 0:
+        return []
+    return [s for n, s in zip(tensor.size(), tensor.stride(), strict=True) if n > 1]
+
+
+def _values(
+    actual: torch.Tensor, expected: torch.Tensor, tolerance: Tolerance
+) -> Difference | None:
+    rtol, atol = tolerance.for_dtype(expected.dtype)
+    try:
+        torch.testing.assert_close(
+            actual.detach(),
+            expected.detach(),
+            rtol=rtol,
+            atol=atol,
+            equal_nan=True,
+            check_stride=False,
+        )
+    except AssertionError as error:
+        return Difference("value", _word(actual.detach(), expected.detach(), rtol, atol, str(error)))
+    return None
+
+
+def _word(
+    actual: torch.Tensor, expected: torch.Tensor, rtol: float, atol: float, fallback: str
+) -> str:
+    """Say how much, where, and both values."""
+    if actual.layout != torch.strided or actual.is_quantized or actual.is_nested:
+        return re.sub(r"\s+", " ", fallback).strip()
+    gap = _gap(actual, expected)
+    worst = int(gap.argmax())
+    index = tuple(int(i) for i in torch.unravel_index(torch.tensor(worst), expected.shape))
+    a, e = actual[index].item(), expected[index].item()
+    wide = complex if expected.dtype.is_complex else float
+    allowed = atol + rtol * expected.abs().to(torch.float64)
+    count = int((gap > allowed.reshape(gap.shape)).sum())
+    difference = abs(wide(a) - wide(e))
+    return (
+        f"greatest difference {difference:.3g} at index {list(index)}: compiled {a:.8g}, eager {e:.8g}; "
+        f"{count} of {expected.numel()} elements differ (rtol {rtol:g}, atol {atol:g})"
+    )
+
+
+def _gap(actual: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
+    """Absolute differences; infinite where exactly one is NaN, or infinities disagree."""
+    wide = torch.complex128 if expected.dtype.is_complex else torch.float64
+    a, e = actual.to(wide), expected.to(wide)
+    gap = (a - e).abs()
+    same = (a == e) | (a.isnan() & e.isnan())
+    return torch.where(same, 0.0, torch.nan_to_num(gap, nan=math.inf))
+
+
+def _numbers(actual: complex, expected: complex, tolerance: Tolerance) -> Difference | None:
+    rtol, atol = tolerance.for_dtype(torch.float64)
+    try:
+        torch.testing.assert_close(actual, expected, rtol=rtol, atol=atol, equal_nan=True)
+    except AssertionError:
+        return Difference("value", f"compiled {actual!r}, eager {expected!r}")
+    return None
+
+
+def _others(actual: Any, expected: Any) -> Difference | None:
+    kind = type(actual)
+    if kind.__module__ == "numpy" and hasattr(actual, "dtype"):
+        same = bool(((actual == expected) | ((actual != actual) & (expected != expected))).all())  # noqa: PLR0124
+        return None if same else Difference("value", f"compiled {actual!r}, eager {expected!r}")
+    if callable(actual) or kind.__eq__ is object.__eq__:
+        raise NotImplementedError(f"values of type {kind.__qualname__} can't be compared")
+    same = actual == expected
+    if not isinstance(same, bool):
+        raise NotImplementedError(f"values of type {kind.__qualname__} can't be compared")
+    return None if same else Difference("value", f"compiled {actual!r}, eager {expected!r}")

@@ -1,0 +1,58 @@
+"""Takes nested values apart into leaves, each with its path in the user's words."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import torch
+from torch.utils import _pytree as pytree
+
+
+class Leaf(NamedTuple):
+    """One value that is not taken apart further."""
+
+    path: str
+    value: Any
+
+
+def leaves_of(value: Any, path: str, *, objects: bool = False) -> list[Leaf]:
+    """Flatten containers, registered pytrees and dataclasses; with ``objects``, any attributes."""
+    return _Walk(objects=objects).leaves(value, path)
+
+
+def tensors_of(leaves: list[Leaf]) -> list[tuple[str, torch.Tensor]]:
+    return [(leaf.path, leaf.value) for leaf in leaves if isinstance(leaf.value, torch.Tensor)]
+
+
+class _Walk:
+    def __init__(self, *, objects: bool) -> None:
+        self._objects = objects
+        self._open: set[int] = set()
+
+    def leaves(self, value: Any, path: str) -> list[Leaf]:
+        pairs, _ = pytree.tree_flatten_with_path(value)
+        found: list[Leaf] = []
+        for keys, leaf in pairs:
+            found += self._parts(leaf, path + pytree.keystr(keys))
+        return found
+
+    def _parts(self, value: Any, path: str) -> list[Leaf]:
+        parts = self._attributes(value)
+        if parts is None or id(value) in self._open:
+            return [Leaf(path, value)]
+        self._open.add(id(value))
+        kind = [Leaf(f"{path} (type)", type(value).__qualname__)]
+        inner = [self.leaves(part, f"{path}.{name}") for name, part in parts.items()]
+        self._open.discard(id(value))
+        return sum(inner, kind)
+
+    def _attributes(self, value: Any) -> dict[str, Any] | None:
+        if isinstance(value, type | torch.Tensor | torch.nn.Module):
+            return None
+        if dataclasses.is_dataclass(value):
+            return {f.name: getattr(value, f.name, None) for f in dataclasses.fields(value)}
+        attributes = getattr(value, "__dict__", None)
+        if self._objects and attributes and not callable(value):
+            return dict(attributes)
+        return None

@@ -1,0 +1,281 @@
+"""Runs one side of a shadow call, and compares two sides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from pytest_compileguard.isolation.mirror import Mirror, is_compiler_mark
+from pytest_compileguard.isolation.tensors import storage_key
+from pytest_compileguard.observation import Mismatch, MismatchKind
+from pytest_compileguard.parity.comparison import Tolerance, compare
+from pytest_compileguard.parity.gradients import (
+    Cotangents,
+    NamedTensor,
+    gradients,
+    make_cotangents,
+)
+from pytest_compileguard.parity.leaves import Leaf, leaves_of, tensors_of
+from pytest_compileguard.parity.reference import acquits
+
+_SEED = 0x5EED
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Side:
+    """One side of a shadow call, after it ran."""
+
+    outputs: list[Leaf]
+    arguments: list[Leaf]
+    state: dict[int, tuple[str, Any]]
+    gradients: list[tuple[str, torch.Tensor | None]]
+    cotangents: Cotangents
+    error: Exception | None
+    gradient_error: Exception | None
+
+
+@dataclass(kw_only=True, slots=True)
+class CallParity:
+    """What comparing one call gave."""
+
+    mismatches: list[Mismatch] = field(default_factory=list)
+    leaves: int = 0
+    gradients: int = 0
+    disputed: int = 0
+    unchecked: dict[str, None] = field(default_factory=dict)
+
+
+def run_side(
+    target: Callable[..., Any],
+    mirror: Mirror,
+    copies: tuple[tuple[Any, ...], dict[str, Any], list[NamedTensor]],
+    cotangents: Cotangents | None = None,
+) -> Side:
+    """Make the call, and differentiate it if it can be; exceptions of the call are kept."""
+    args, kwargs, leaves = copies
+    value, error = None, None
+    try:
+        value = target(*args, **kwargs)
+    except Exception as raised:  # noqa: BLE001  # compared with what the other side raises
+        error = raised
+    outputs = [] if error else leaves_of(value, "output", objects=True)
+    found, gradient_error = [], None
+    weights = Cotangents({})
+    if torch.is_grad_enabled() and not error:
+        try:
+            weights = cotangents or make_cotangents(tensors_of(outputs), _SEED)
+            ends = _unique([*leaves, *_trainable(mirror)])
+            found = gradients(tensors_of(outputs), ends, weights)
+        except Exception as raised:  # noqa: BLE001  # compared with what the other side raises
+            gradient_error = raised
+    return Side(
+        outputs=outputs,
+        arguments=leaves_of((args, kwargs), ""),
+        state=mirror.state(),
+        gradients=found,
+        cotangents=weights,
+        error=error,
+        gradient_error=gradient_error,
+    )
+
+
+class SideComparison:
+    """Compares the compiled side of one call with the eager one.
+
+    ``reference`` makes the float64 run, or says why there is none; it is called only
+    when a leaf is disputed.
+    """
+
+    def __init__(
+        self,
+        *,
+        call: int,
+        tolerance: Tolerance,
+        reference: Callable[[], Side | str],
+    ) -> None:
+        self._call = call
+        self._tolerance = tolerance
+        self._make_reference = reference
+        self._reference: Side | str | None = None
+        self.result = CallParity()
+
+    def compare(self, eager: Side, compiled: Side) -> CallParity:
+        """Compare exceptions, outputs, mutations, aliasing, state and gradients."""
+        if self._exceptions(eager, compiled):
+            return self.result
+        if self._paths(eager.outputs, compiled.outputs):
+            self._leaves(eager.outputs, compiled.outputs, "value", form=True)
+            self._aliasing(eager, compiled)
+        if self._paths(eager.arguments, compiled.arguments):
+            self._leaves(eager.arguments, compiled.arguments, "mutation", form=False)
+        self._state(eager, compiled)
+        self._gradients(eager, compiled)
+        return self.result
+
+    def _exceptions(self, eager: Side, compiled: Side) -> bool:
+        if eager.error is None and compiled.error is None:
+            return False
+        self.result.leaves += 1
+        kinds = [type(s.error).__name__ if s.error else "nothing" for s in (compiled, eager)]
+        if type(eager.error) is not type(compiled.error):
+            self._report("the call", "exception", f"compiled raises {kinds[0]}, eager {kinds[1]}")
+        return True
+
+    def _paths(self, eager: list[Leaf], compiled: list[Leaf]) -> bool:
+        expected, actual = [leaf.path for leaf in eager], [leaf.path for leaf in compiled]
+        if expected == actual:
+            return True
+        odd = sorted(set(expected) ^ set(actual))[:4] or ["the order of its parts"]
+        where = expected[0] if expected else actual[0]
+        self._report(where, "kind", f"another structure on the two sides: {', '.join(odd)}")
+        return False
+
+    def _leaves(
+        self, eager: list[Leaf], compiled: list[Leaf], kind: MismatchKind, *, form: bool
+    ) -> None:
+        for expected, actual in zip(eager, compiled, strict=True):
+            self._leaf(expected.path, actual.value, expected.value, kind, form=form)
+
+    def _leaf(
+        self, path: str, actual: Any, expected: Any, kind: MismatchKind, *, form: bool
+    ) -> None:
+        if isinstance(expected, torch.nn.Module) and type(actual) is type(expected):
+            return  # its tensors and attributes are state
+        try:
+            found = compare(actual, expected, self._tolerance, form=form)
+        except NotImplementedError as error:
+            self.result.unchecked[f"{path}: {error}"] = None
+            return
+        self.result.leaves += 1
+        if found is None:
+            return
+        if found.kind == "value" and self._acquitted(path, kind, actual, expected):
+            self.result.disputed += 1
+            return
+        self._report(path, "kind" if found.kind == "kind" else kind, found.message)
+
+    def _aliasing(self, eager: Side, compiled: Side) -> None:
+        expected, actual = _aliases(eager), _aliases(compiled)
+        for path in expected:
+            if expected[path] != actual.get(path):
+                self._report(
+                    path,
+                    "aliasing",
+                    f"compiled {_shares(actual.get(path))}, eager {_shares(expected[path])}",
+                )
+
+    def _state(self, eager: Side, compiled: Side) -> None:
+        for key, (path, expected) in eager.state.items():
+            if key not in compiled.state:
+                continue
+            actual = compiled.state[key][1]
+            if isinstance(expected, torch.Tensor):
+                self._leaf(path, actual, expected, "mutation", form=False)
+            else:
+                for name, a, e in _attribute_pairs(actual, expected, eager.state):
+                    self._leaf(f"{path}{name}".lstrip("."), a, e, "mutation", form=False)
+
+    def _gradients(self, eager: Side, compiled: Side) -> None:
+        if eager.gradient_error is not None:
+            kind = type(eager.gradient_error).__name__
+            self.result.unchecked[f"gradients: eager can't be differentiated ({kind})"] = None
+            return
+        if compiled.gradient_error is not None:
+            error = compiled.gradient_error
+            text = f"compiled raises {type(error).__name__} in backward: {error}"
+            self._report("the gradients", "exception", text.splitlines()[0])
+            return
+        found = dict(compiled.gradients)
+        for path, expected in eager.gradients:
+            self.result.gradients += 1
+            self._leaf(f"gradient of {path}", found.get(path), expected, "gradient", form=False)
+
+    def _acquitted(self, path: str, kind: MismatchKind, actual: Any, expected: Any) -> bool:
+        if not isinstance(expected, torch.Tensor) or expected.layout != torch.strided:
+            return False
+        if self._reference is None:
+            self._reference = self._make_reference()
+        if isinstance(self._reference, str):
+            self.result.unchecked[f"no float64 reference: {self._reference}"] = None
+            return False
+        exact = _find(self._reference, path, kind)
+        return exact is not None and acquits(actual.detach(), expected.detach(), exact.detach())
+
+    def _report(self, path: str, kind: MismatchKind, message: str) -> None:
+        self.result.mismatches.append(
+            Mismatch(call=self._call, path=path, kind=kind, message=message)
+        )
+
+
+def _trainable(mirror: Mirror) -> list[NamedTensor]:
+    state = mirror.state().values()
+    return [(p, t) for p, t in state if isinstance(t, torch.Tensor) and t.is_leaf and t.requires_grad]
+
+
+def _unique(named: Iterable[NamedTensor]) -> list[NamedTensor]:
+    return list({id(tensor): (path, tensor) for path, tensor in named}.values())
+
+
+def _find(side: Side, path: str, kind: MismatchKind) -> torch.Tensor | None:
+    """Look the same leaf up in the reference."""
+    if kind == "gradient":
+        found = dict(side.gradients).get(path.removeprefix("gradient of "))
+    else:
+        state = dict(side.state.values())
+        leaves = {leaf.path: leaf.value for leaf in [*side.outputs, *side.arguments]}
+        found = leaves.get(path, state.get(path))
+    return found if isinstance(found, torch.Tensor) else None
+
+
+def _aliases(side: Side) -> dict[str, tuple[str, ...]]:
+    """For each output tensor, the other tensors that share its storage, by path."""
+    state = [(p, t) for p, t in side.state.values() if isinstance(t, torch.Tensor)]
+    outputs = tensors_of(side.outputs)
+    groups: dict[int, list[str]] = {}
+    for path, tensor in [*tensors_of(side.arguments), *state, *outputs]:
+        if (key := storage_key(tensor)) is not None:
+            groups.setdefault(key, []).append(path)
+    shared = {}
+    for path, tensor in outputs:
+        key = storage_key(tensor)
+        others = [] if key is None else [p for p in groups[key] if p != path]
+        shared[path] = tuple(sorted(others))
+    return shared
+
+
+def _shares(paths: tuple[str, ...] | None) -> str:
+    return f"shares memory with {', '.join(paths)}" if paths else "shares no memory"
+
+
+def _attribute_pairs(
+    actual: Any, expected: Any, state: dict[int, tuple[str, Any]]
+) -> list[tuple[str, Any, Any]]:
+    """Attributes or items of two twins that are no twins themselves: numbers, new tensors."""
+    a, e = _parts(actual), _parts(expected)
+    twins = {id(twin) for _, twin in state.values()}
+    missing = object()
+    pairs = []
+    for name in [*e, *(n for n in a if n not in e)]:
+        left, right = a.get(name, missing), e.get(name, missing)
+        if left is missing or right is missing:
+            pairs.append((name, name in a, name in e))
+        elif id(right) not in twins and isinstance(right, _COMPARED):
+            pairs.append((name, left, right))
+    return pairs
+
+
+_COMPARED = (bool, int, float, complex, str, type(None), torch.Tensor)
+
+
+def _parts(value: Any) -> dict[str, Any]:
+    if isinstance(value, dict):
+        return {f"[{key!r}]": part for key, part in value.items() if isinstance(key, str | int)}
+    if isinstance(value, list):
+        return {f"[{index}]": part for index, part in enumerate(value)}
+    attributes = getattr(value, "__dict__", {})
+    if callable(value) and not isinstance(value, torch.nn.Module):
+        return {}
+    return {f".{name}": part for name, part in attributes.items() if not is_compiler_mark(name)}

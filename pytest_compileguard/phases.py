@@ -1,0 +1,74 @@
+"""What happens to the checks of one test once its body is through."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pytest_compileguard.baseline import Baseline, look_up
+from pytest_compileguard.environment import Environment, make_environment
+from pytest_compileguard.errors import BaselineError
+from pytest_compileguard.finding import Finding, Verdict
+from pytest_compileguard.guard import CompileGuard
+from pytest_compileguard.observation import NotObserved, Observation
+from pytest_compileguard.plan import Plan
+from pytest_compileguard.report.failure import failure_text
+from pytest_compileguard.spec import MARKER
+from pytest_compileguard.store import Store
+from pytest_compileguard.verdict import judge
+
+
+def finish_test(
+    guard: CompileGuard, store: Store, verdicts: list[Verdict], *, marked: bool
+) -> str | None:
+    """Finish all checks of a test; say why it fails, if it does.
+
+    ``verdicts`` takes the verdicts up, also where one of the later checks breaks off.
+    """
+    if guard.disabled:
+        return None
+    if marked and not guard.checks:
+        return f"the test is marked {MARKER}, but it guards no target: call compileguard(target)"
+    problems = []
+    for check, observation in guard.finish():
+        environment = make_environment(check.device_type)
+        try:
+            baseline = _baseline(check.plan, store, environment)
+        except BaselineError as error:
+            problems.append(str(error))
+            continue
+        verdicts.append(judge(check.plan, observation, environment, baseline))
+    if any(verdict.fails for verdict in verdicts):
+        problems.insert(0, failure_text(verdicts, rootpath=store.rootpath))
+    return "\n".join(problems) or None
+
+
+def verdicts_of(guard: CompileGuard, judged: Sequence[Verdict]) -> list[Verdict]:
+    """The verdicts of a test; checks that it never got to are told as not checked."""
+    done = {verdict.key for verdict in judged}
+    missing = [check.plan for check in guard.checks if check.plan.key not in done]
+    return [*judged, *map(_unjudged, missing)]
+
+
+def _baseline(plan: Plan, store: Store, environment: Environment) -> Baseline | NotObserved:
+    if plan.update_baseline:
+        return NotObserved(reason="baselines are being recorded")
+    return look_up(store, nodeid=plan.nodeid, name=plan.name, environment=environment)
+
+
+def _unjudged(plan: Plan) -> Verdict:
+    reason = "the test itself failed before this check was judged"
+    nothing = NotObserved(reason=reason)
+    return Verdict(
+        nodeid=plan.nodeid,
+        name=plan.name,
+        backend=plan.arguments.backend_name,
+        mode=plan.arguments.mode,
+        outcome="not_checked",
+        strict=plan.strict,
+        findings=(Finding(metric="compiled", status="not_checked", message=reason),),
+        observation=Observation(compile=nothing, parity=nothing, speed=nothing),
+        speed=None,
+        device_speed=None,
+        environment=None,
+        recordable=False,
+    )

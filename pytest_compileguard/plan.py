@@ -1,0 +1,121 @@
+"""Every default resolved, once, for one check."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+
+from pytest_compileguard.options import Options
+from pytest_compileguard.spec import CompileCheck
+
+DEFAULT_WARMUP = 10
+DEFAULT_MAX_TIME_S = 1.0
+DEFAULT_NOISE_THRESHOLD = 0.1
+
+# Backends that run eager kernels: a speedup of theirs says nothing about what a user would get.
+UNTIMED_BACKENDS = ("eager", "aot_eager", "aot_eager_decomp_partition")
+
+
+class CompileArguments(msgspec.Struct, frozen=True, kw_only=True):
+    """The arguments for ``torch.compile``; ``None`` leaves torch's default."""
+
+    backend: Any = None
+    mode: str | None = None
+    fullgraph: bool | None = None
+    dynamic: bool | None = None
+    options: dict[str, Any] | None = None
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """Those that were asked for, ready to be passed on."""
+        return {n: v for n in self.__struct_fields__ if (v := getattr(self, n)) is not None}
+
+    @property
+    def backend_name(self) -> str:
+        if self.backend is None:
+            return "inductor"
+        if isinstance(self.backend, str):
+            return self.backend
+        return str(getattr(self.backend, "__qualname__", type(self.backend).__qualname__))
+
+
+_ARGUMENTS = CompileArguments.__struct_fields__
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What will be done for one check."""
+
+    nodeid: str
+    """Node id of the test, as pytest gives it."""
+    name: str
+    """Name of the check within its test: the target's name, with ``-2`` and so on if taken."""
+    arguments: CompileArguments
+    own_arguments: tuple[str, ...]
+    """Compile arguments that the test itself names, not the command line."""
+    max_graph_breaks: int | None
+    max_recompiles: int | None
+    min_speedup: float | None
+    rtol: float | None
+    atol: float | None
+    warmup: int
+    max_time_s: float
+    noise_threshold: float
+    untimed: str | None
+    """Why nothing is timed, or ``None``."""
+    strict: bool
+    update_baseline: bool
+
+    @property
+    def key(self) -> str:
+        """Identity of the check in baselines and reports."""
+        return f"{self.nodeid}::{self.name}"
+
+
+def make_plan(spec: CompileCheck, options: Options, *, nodeid: str, name: str) -> Plan:
+    """Resolve test > command line > ini > default."""
+    own_backend = _value(spec.backend)
+    arguments = CompileArguments(
+        backend=own_backend if own_backend is not None else options.backend,
+        mode=_value(spec.mode),
+        fullgraph=_value(spec.fullgraph),
+        dynamic=_value(spec.dynamic),
+        options=_value(spec.options),
+    )
+    min_speedup = _value(spec.min_speedup)
+    return Plan(
+        nodeid=nodeid,
+        name=name,
+        arguments=arguments,
+        own_arguments=tuple(n for n in _ARGUMENTS if _value(getattr(spec, n)) is not None),
+        max_graph_breaks=_value(spec.max_graph_breaks),
+        max_recompiles=_value(spec.max_recompiles),
+        min_speedup=min_speedup,
+        rtol=_value(spec.rtol),
+        atol=_value(spec.atol),
+        warmup=_first(_value(spec.warmup), options.warmup, DEFAULT_WARMUP),
+        max_time_s=_first(_value(spec.max_time_s), options.max_time_s, DEFAULT_MAX_TIME_S),
+        noise_threshold=_first(options.noise_threshold, DEFAULT_NOISE_THRESHOLD),
+        untimed=_why_untimed(
+            arguments, options, wanted=min_speedup is not None and own_backend is not None
+        ),
+        strict=options.strict,
+        update_baseline=options.update_baseline,
+    )
+
+
+def _why_untimed(arguments: CompileArguments, options: Options, *, wanted: bool) -> str | None:
+    if options.no_timing:
+        return "timing is off (--compileguard-no-timing)"
+    if arguments.backend_name in UNTIMED_BACKENDS and not wanted:
+        return f"backend {arguments.backend_name} runs eager kernels; its speed says nothing"
+    return None
+
+
+def _value(value: Any) -> Any:
+    return None if value is UNSET else value
+
+
+def _first(*values: Any) -> Any:
+    return next(value for value in values if value is not None)

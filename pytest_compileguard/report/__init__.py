@@ -1,0 +1,1 @@
+"""Text and data made from verdicts; nothing here judges, measures or writes."""

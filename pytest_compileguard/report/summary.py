@@ -1,0 +1,246 @@
+"""The table at the end of a session: one line a check, then totals and what was not checked."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pytest_compileguard.finding import Status, Verdict
+from pytest_compileguard.metrics import facts_of
+from pytest_compileguard.observation import CompileObservation, ParityObservation, Record
+from pytest_compileguard.report.labels import (
+    crowded_tests,
+    finding_label,
+    is_improvement,
+    shown_findings,
+    status_label,
+)
+from pytest_compileguard.report.plain_text import plain, plain_line, relative, shortened
+from pytest_compileguard.speed_findings import speed_text
+from pytest_compileguard.wording import counted, factor_text
+
+NOT_KNOWN = "-"
+_GAP = "  "
+_LEAST_NAME = 16
+_SHARE_OF_NAMES = 4
+_MOST_IN_LINE = 240
+_UNCLEAR: tuple[Status, ...] = ("inconclusive", "not_checked")
+_UPDATE = "--compileguard-update-baseline"
+
+
+class SummaryLine(Record, frozen=True):
+    """One line, and how the terminal is to show it."""
+
+    text: str
+    red: bool = False
+    green: bool = False
+    yellow: bool = False
+    bold: bool = False
+
+    @property
+    def markup(self) -> dict[str, bool]:
+        """The keyword arguments for pytest's terminal writer."""
+        return {"red": self.red, "green": self.green, "yellow": self.yellow, "bold": self.bold}
+
+
+@dataclass(slots=True)
+class _Reason:
+    """Which checks and metrics one reason kept from being judged."""
+
+    checks: set[int] = field(default_factory=set)
+    labels: dict[str, None] = field(default_factory=dict)
+
+
+class _Column(Record, frozen=True):
+    heading: str
+    cell: Callable[[Verdict], str]
+
+
+def summary_lines(
+    verdicts: Sequence[Verdict], *, width: int, verbosity: int, rootpath: Path | None = None
+) -> list[SummaryLine]:
+    """Make the whole summary; empty without verdicts.
+
+    Args:
+        verdicts: All of the session, in any order.
+        width: Columns of the terminal.
+        verbosity: As pytest counts it. Below 0, only checks that fail are listed;
+            above 0, each check is followed by its findings.
+        rootpath: Paths below it are shown relative to it.
+    """
+    if not verdicts:
+        return []
+    ordered = sorted(verdicts, key=lambda verdict: (verdict.nodeid, verdict.name))
+    listed = [v for v in ordered if v.fails or verbosity >= 0]
+    lines: list[SummaryLine] = []
+    if listed:
+        heading, *rows = _table(listed, crowded_tests(ordered), width)
+        lines.append(SummaryLine(text=heading, bold=True))
+        for row, verdict in zip(rows, listed, strict=True):
+            lines.append(_coloured(row, verdict))
+            lines += _details(verdict, rootpath) if verbosity > 0 else ()
+    return [*lines, _totals(ordered), *_reasons(ordered), *_improvements(ordered)]
+
+
+def _table(verdicts: Sequence[Verdict], crowded: frozenset[str], width: int) -> list[str]:
+    """Lay out the heading and one row for each verdict."""
+    names = ["check", *(_name(verdict, named=verdict.nodeid in crowded) for verdict in verdicts)]
+    longest = max(map(len, names))
+    columns = _fitting(verdicts, width, longest)
+    widths = [_column_width(column, verdicts) for column in columns]
+    name_width = min(longest, max(width - _taken(columns, verdicts), _LEAST_NAME))
+    rows = [[column.heading for column in columns]]
+    rows += [[column.cell(verdict) for column in columns] for verdict in verdicts]
+    return [
+        _GAP.join([shortened(name, name_width).ljust(name_width), *map(str.rjust, row, widths)])
+        for name, row in zip(names, rows, strict=True)
+    ]
+
+
+def _fitting(verdicts: Sequence[Verdict], width: int, longest: int) -> tuple[_Column, ...]:
+    """Choose the widest layout that leaves a fair share of the width to the names."""
+    least = min(longest, max(_LEAST_NAME, width // _SHARE_OF_NAMES))
+    fitting = (c for c in _LAYOUTS if width - _taken(c, verdicts) >= least)
+    return next(fitting, _LAYOUTS[-1])
+
+
+def _taken(columns: Sequence[_Column], verdicts: Sequence[Verdict]) -> int:
+    return sum(len(_GAP) + _column_width(column, verdicts) for column in columns)
+
+
+def _column_width(column: _Column, verdicts: Sequence[Verdict]) -> int:
+    return max(len(text) for text in (column.heading, *map(column.cell, verdicts)))
+
+
+def _name(verdict: Verdict, *, named: bool) -> str:
+    return plain(f"{verdict.nodeid} ({verdict.name})" if named else verdict.nodeid)
+
+
+def _coloured(text: str, verdict: Verdict) -> SummaryLine:
+    if verdict.fails:
+        return SummaryLine(text=text, red=True)
+    clear = all(finding.status == "passed" for finding in verdict.findings)
+    return SummaryLine(text=text, green=clear, yellow=not clear)
+
+
+def _details(verdict: Verdict, rootpath: Path | None) -> list[SummaryLine]:
+    """Show what each finding says, with its evidence."""
+    lines = []
+    for finding in shown_findings(verdict):
+        status = status_label(finding.status)
+        lines.append(f"  {status:<12}  {finding_label(finding)} {finding.message}")
+        lines += [f"    {line}" for line in finding.evidence]
+    texts = [plain_line(relative(line, rootpath), _MOST_IN_LINE) for line in lines]
+    return [SummaryLine(text=text) for text in texts]
+
+
+def _totals(verdicts: Sequence[Verdict]) -> SummaryLine:
+    words = Counter(_verdict(verdict) for verdict in verdicts)
+    order = ("failed", "inconclusive", "not checked", "passed")
+    counts = ", ".join(f"{words[word]} {word}" for word in order if words[word])
+    fails = any(verdict.fails for verdict in verdicts)
+    unclear = set(words) != {"passed"}
+    return SummaryLine(
+        text=f"{counted(len(verdicts), 'check')}: {counts}",
+        red=fails,
+        green=not unclear,
+        yellow=unclear and not fails,
+        bold=True,
+    )
+
+
+def _reasons(verdicts: Sequence[Verdict]) -> list[SummaryLine]:
+    """List why something was not judged, once for each reason."""
+    reasons: dict[tuple[Status, str], _Reason] = {}
+    for at, verdict in enumerate(verdicts):
+        for finding in verdict.findings:
+            if finding.status in _UNCLEAR:
+                reason = reasons.setdefault((finding.status, finding.message), _Reason())
+                reason.checks.add(at)
+                reason.labels.setdefault(finding_label(finding))
+    ordered = sorted(reasons.items(), key=lambda item: _UNCLEAR.index(item[0][0]))
+    texts = [
+        f"{status_label(status)}: {', '.join(reason.labels)} "
+        f"in {counted(len(reason.checks), 'check')}: {message}"
+        for (status, message), reason in ordered
+    ]
+    return [SummaryLine(text=plain_line(text, _MOST_IN_LINE), yellow=True) for text in texts]
+
+
+def _improvements(verdicts: Sequence[Verdict]) -> list[SummaryLine]:
+    """Offer to tighten baselines that are worse than what was observed."""
+    better = [verdict for verdict in verdicts if any(map(is_improvement, verdict.findings))]
+    if not better:
+        return []
+    count = counted(len(better), "check")
+    text = f"better than the baseline: {count}; record with {_UPDATE}"
+    return [SummaryLine(text=text, green=True)]
+
+
+def _graphs(verdict: Verdict) -> str:
+    return _fact(verdict, "graphs")
+
+
+def _breaks(verdict: Verdict) -> str:
+    return _fact(verdict, "graph_breaks")
+
+
+def _recompiles(verdict: Verdict) -> str:
+    return _fact(verdict, "recompiles")
+
+
+def _fact(verdict: Verdict, name: str) -> str:
+    """Show a number of the trace, with a question mark if it can't be trusted."""
+    seen = verdict.observation.compile
+    if not isinstance(seen, CompileObservation):
+        return NOT_KNOWN
+    return f"{facts_of(seen)[name]}{'?' if seen.unreliable else ''}"
+
+
+def _parity(verdict: Verdict) -> str:
+    seen = verdict.observation.parity
+    finding = next((f for f in verdict.findings if f.metric == "parity"), None)
+    if finding is not None and finding.status == "failed":
+        return "failed"
+    if not isinstance(seen, ParityObservation) or not seen.calls_compared:
+        return NOT_KNOWN
+    return f"{seen.calls_compared}/{seen.calls}"
+
+
+def _speedup(verdict: Verdict) -> str:
+    return NOT_KNOWN if verdict.speed is None else factor_text(verdict.speed.speedup)
+
+
+def _interval(verdict: Verdict) -> str:
+    return NOT_KNOWN if verdict.speed is None else speed_text(verdict.speed)
+
+
+def _compile_time(verdict: Verdict) -> str:
+    seen = verdict.observation.compile
+    return f"{seen.compile_time_s:.1f} s" if isinstance(seen, CompileObservation) else NOT_KNOWN
+
+
+def _verdict(verdict: Verdict) -> str:
+    return "failed" if verdict.fails else status_label(verdict.outcome)
+
+
+_GRAPHS = _Column(heading="graphs", cell=_graphs)
+_BREAKS = _Column(heading="breaks", cell=_breaks)
+_RECOMPILES = _Column(heading="recompiles", cell=_recompiles)
+_PARITY = _Column(heading="parity", cell=_parity)
+_SPEEDUP = _Column(heading="speedup", cell=_speedup)
+_INTERVAL = _Column(heading="speedup", cell=_interval)
+_COMPILE_TIME = _Column(heading="compiling", cell=_compile_time)
+_VERDICT = _Column(heading="verdict", cell=_verdict)
+
+# From wide to narrow: what a reader misses least goes first.
+_LAYOUTS: tuple[tuple[_Column, ...], ...] = (
+    (_GRAPHS, _BREAKS, _RECOMPILES, _PARITY, _INTERVAL, _COMPILE_TIME, _VERDICT),
+    (_GRAPHS, _BREAKS, _RECOMPILES, _PARITY, _INTERVAL, _VERDICT),
+    (_BREAKS, _RECOMPILES, _PARITY, _INTERVAL, _VERDICT),
+    (_BREAKS, _RECOMPILES, _PARITY, _SPEEDUP, _VERDICT),
+    (_BREAKS, _RECOMPILES, _SPEEDUP, _VERDICT),
+    (_BREAKS, _VERDICT),
+)

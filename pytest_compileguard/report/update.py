@@ -1,0 +1,39 @@
+"""What the terminal says of an update of the baselines, and of files that went wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from pytest_compileguard.baseline import Changes
+from pytest_compileguard.report.plain_text import plain_line, relative
+from pytest_compileguard.report.summary import SummaryLine
+from pytest_compileguard.wording import counted
+
+_MOST_IN_LINE = 400
+
+
+def update_lines(
+    changes: Changes | None, problems: Sequence[str], rootpath: Path
+) -> list[SummaryLine]:
+    """One line for each entry that was added or changed, one with the totals, then problems."""
+    lines = [] if changes is None else _told(changes, rootpath)
+    lines += [
+        SummaryLine(text=plain_line(f"ERROR: compileguard: {text}", _MOST_IN_LINE), red=True)
+        for text in problems
+    ]
+    return lines
+
+
+def _told(changes: Changes, rootpath: Path) -> list[SummaryLine]:
+    numbers = f"{len(changes.added)} added, {len(changes.changed)} changed"
+    files = counted(len(changes.files), "file")
+    total = f"compileguard baseline: {numbers}, {len(changes.kept)} kept; {files} written"
+    texts = [f"  + {text}" for text in changes.added]
+    texts += [f"  ~ {text}" for text in changes.changed]
+    texts += [f"  not stored: {text}" for text in changes.unstored]
+    texts += [f"  {relative(str(path), rootpath)}" for path in changes.files]
+    return [
+        SummaryLine(text=total, bold=True),
+        *(SummaryLine(text=plain_line(text, _MOST_IN_LINE)) for text in texts),
+    ]

@@ -1,0 +1,186 @@
+"""Runs one check: the order of its phases, once.
+
+``call`` makes each guarded call with its shadow while the test runs; ``finish`` takes
+the times and gathers what was seen once the test is through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pytest_compileguard import dynamo
+from pytest_compileguard.errors import CompileGuardError, SpecError
+from pytest_compileguard.facts import gather_facts
+from pytest_compileguard.isolation.quiet import silenced
+from pytest_compileguard.observation import (
+    CompileObservation,
+    Mismatch,
+    NotObserved,
+    Observation,
+    ParityObservation,
+    SpeedObservation,
+)
+from pytest_compileguard.plan import Plan
+from pytest_compileguard.shadow import Shadow, ShadowCall, Timeable
+from pytest_compileguard.target import own_code, target_name
+from pytest_compileguard.timing import sample_speed
+
+
+_ALTERNATING = (
+    "calls of two guarded targets that share code alternate; make all calls of one "
+    "before the other, or guard them in two tests"
+)
+
+
+class Check:
+    """One target under guard, over all its calls."""
+
+    def __init__(self, plan: Plan, target: Callable[..., Any]) -> None:
+        self.plan = plan
+        self.target = target
+        self.code = own_code(target)
+        self.calls: list[ShadowCall] = []
+        self.device_type = "cpu"
+        self.stale = False
+        """Whether what was compiled is gone: torch was reset for another check of the test."""
+        self.reset_torch = False
+        """Whether taking the times reset torch once more."""
+        self._shadow: Shadow | None = None
+        self._refused: str | None = None
+
+    @property
+    def started(self) -> bool:
+        return self._shadow is not None or self._refused is not None
+
+    def start(self, *, cold: bool) -> None:
+        """Prove that torch is understood and, unless other code must stay, start cold.
+
+        Raises:
+            SpecError: The target is compiled already and the test asks for other arguments.
+        """
+        try:
+            dynamo.ensure_understood()
+            if cold:
+                dynamo.forget_compiled_code()
+            self._shadow = Shadow(self.plan, self.target)
+        except CompileGuardError as error:
+            self._refused = str(error)
+            return
+        if self._shadow.compiled_already and self.plan.own_arguments:
+            names = ", ".join(self.plan.own_arguments)
+            raise SpecError(
+                f"{self.plan.key}: the target is compiled already, so {names} can't apply; "
+                "pass them where it is compiled, or guard the plain target"
+            )
+
+    def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Make one guarded call: for the test, one eager call."""
+        index = len(self.calls)
+        if self._shadow is None or self.stale:
+            problem = self._refused or _ALTERNATING
+            self.calls.append(ShadowCall(index=index, problem=problem))
+            return self.target(*args, **kwargs)
+        made = self._shadow.call(index, args, kwargs)
+        self.calls.append(made)
+        if made.error is not None:
+            raise made.error
+        value, made.value = made.value, None
+        return value
+
+    def finish(self) -> Observation:
+        """Take the times, and gather everything that was seen."""
+        compiled = self._compile_observation()
+        parity = self._parity(compiled)
+        return Observation(compile=compiled, parity=parity, speed=self._speed(compiled, parity))
+
+    def _compile_observation(self) -> CompileObservation | NotObserved:
+        if not self.calls:
+            return NotObserved(reason="the test made no guarded call")
+        if all(call.trace is None for call in self.calls):
+            problems = [call.problem for call in self.calls if call.problem]
+            return NotObserved(reason=problems[0] if problems else "no call could be observed")
+        return gather_facts(
+            self.calls, target=target_name(self.target), dynamic=self.plan.arguments.dynamic
+        )
+
+    def _parity(
+        self, compiled: CompileObservation | NotObserved
+    ) -> ParityObservation | NotObserved:
+        compared = [call.parity for call in self.calls if call.parity]
+        if isinstance(compiled, NotObserved):
+            return compiled
+        mismatches: list[Mismatch] = [m for parity in compared for m in parity.mismatches]
+        notes = {note: None for call in self.calls for note in call.notes}
+        notes |= {note: None for parity in compared for note in parity.unchecked}
+        return ParityObservation(
+            calls=len(self.calls),
+            calls_compared=len(compared),
+            leaves_compared=sum(parity.leaves for parity in compared),
+            gradients_compared=sum(parity.gradients for parity in compared),
+            mismatches=tuple(mismatches),
+            disputed=sum(parity.disputed for parity in compared),
+            unchecked=tuple(notes),
+        )
+
+    def _speed(
+        self, compiled: CompileObservation | NotObserved, parity: ParityObservation | NotObserved
+    ) -> SpeedObservation | NotObserved:
+        last = self._shadow.last if self._shadow else None
+        if last is not None:
+            self.device_type = last.device.partition(":")[0]
+        if reason := self._why_untimed(compiled, parity, last):
+            return NotObserved(reason=reason)
+        if self._shadow is None or last is None:
+            return NotObserved(reason="no call could be observed")
+        # Inductor's own random numbers can't match eager, so parity ran without them.
+        if self.stale or any(call.drew_random for call in self.calls):
+            self.reset_torch = True
+            last = self._shadow.recompiled() or last
+        return _timed(last, self.plan)
+
+    def _why_untimed(
+        self,
+        compiled: CompileObservation | NotObserved,
+        parity: ParityObservation | NotObserved,
+        last: Timeable | None,
+    ) -> str | None:
+        if self.plan.untimed:
+            return self.plan.untimed
+        if last is None:
+            return "no call ran on both sides"
+        if isinstance(compiled, NotObserved) or compiled.error or not compiled.graphs:
+            return "nothing was compiled that could be timed"
+        if isinstance(parity, NotObserved) or parity.mismatches:
+            return "the compiled code is wrong; its speed says nothing"
+        if self.device_type not in ("cpu", "cuda"):
+            return f"there is no clock for device {last.device}"
+        return None
+
+
+def _timed(last: Timeable, plan: Plan) -> SpeedObservation | NotObserved:
+    """Time both sides, having seen that the one runs compiled code and the other does not."""
+    with silenced(), last.ambient.applied():
+        with dynamo.probing(last.call) as compiled:
+            last.compiled()
+        with dynamo.probing(last.call) as eager:
+            last.eager()
+        if compiled.regions == ():
+            return NotObserved(reason="the timed call runs no compiled code")
+        if eager.regions:
+            return NotObserved(reason="the eager side runs code that compiles itself")
+        return sample_speed(
+            last.eager,
+            last.compiled,
+            device=last.device,
+            call=last.call,
+            warmup=plan.warmup,
+            max_time_s=plan.max_time_s,
+            limit=plan.min_speedup,
+            compile_count=_compiles,
+        )
+
+
+def _compiles() -> int:
+    seen = dynamo.counters()
+    return seen.frames + seen.unique_graphs

@@ -1,0 +1,97 @@
+"""The results of one pytest session, and what is written of them at its end."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from pytest_compileguard.baseline import Changes, record
+from pytest_compileguard.errors import CompileGuardError
+from pytest_compileguard.finding import Verdict
+from pytest_compileguard.options import Options
+from pytest_compileguard.report.document import document
+from pytest_compileguard.report.summary import SummaryLine, summary_lines
+from pytest_compileguard.report.update import update_lines
+from pytest_compileguard.store import Store
+
+
+def to_wire(verdict: Verdict) -> dict[str, Any]:
+    """Make plain values of a verdict, as pytest-xdist can carry them."""
+    return msgspec.to_builtins(verdict)  # type: ignore[no-any-return]
+
+
+class Session:
+    """Verdicts by test; of a test that ran again, the last ones."""
+
+    def __init__(self, options: Options, store: Store) -> None:
+        self._options = options
+        self._store = store
+        self._by_test: dict[str, tuple[Verdict, ...]] = {}
+        self._spoiled: set[str] = set()
+        self._changes: Changes | None = None
+        self._problems: list[str] = []
+
+    def put(self, nodeid: str, outcome: str, wire: list[dict[str, Any]] | None) -> None:
+        """Take up one report; a test that did not pass as a whole can't be recorded."""
+        if wire is not None:
+            self._by_test[nodeid] = tuple(msgspec.convert(wire, list[Verdict], strict=False))
+            self._spoiled.discard(nodeid)
+        if outcome != "passed":
+            self._spoiled.add(nodeid)
+
+    def write(self, *, complete: bool) -> bool:
+        """Write the JSON report, and baselines if asked for; say whether something went wrong.
+
+        A session that is not ``complete``, since it was interrupted, moves no baseline.
+        """
+        if self._options.json is not None:
+            self._write_document(self._options.json)
+        if self._options.update_baseline and complete:
+            self._record()
+        elif self._options.update_baseline and self._by_test:
+            self._problems.append("the run was interrupted: no baseline was changed")
+        return bool(self._problems)
+
+    def lines(self, *, width: int, verbosity: int) -> list[SummaryLine]:
+        """The summary; nothing at all if no test used the plugin and nothing went wrong."""
+        verdicts = [verdict for some in self._by_test.values() for verdict in some]
+        return [
+            *summary_lines(verdicts, width=width, verbosity=verbosity),
+            *update_lines(self._changes, self._problems, self._store.rootpath),
+        ]
+
+    def _record(self) -> None:
+        recordable = [
+            verdict
+            for nodeid, verdicts in self._by_test.items()
+            for verdict in verdicts
+            if nodeid not in self._spoiled and verdict.recordable and verdict.outcome == "passed"
+        ]
+        try:
+            self._changes = record(self._store, recordable)
+        except CompileGuardError as error:
+            self._problems.append(str(error))
+
+    def _write_document(self, path: Path) -> None:
+        verdicts = [verdict for some in self._by_test.values() for verdict in some]
+        try:
+            _write_atomically(path, document(verdicts))
+        except OSError as error:
+            self._problems.append(f"--compileguard-json: can't write {path}: {error.strerror}")
+
+
+def _write_atomically(path: Path, data: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+        Path(temporary).chmod(0o644)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

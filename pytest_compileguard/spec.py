@@ -1,0 +1,202 @@
+"""What the author of a test asked for: the marker and its limits.
+
+``CompileCheck`` is the one list of limits. The ``--markers`` text, the typed
+decorator and the validation of markers and overrides all follow from it.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast, overload
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from pytest_compileguard.errors import SpecError
+
+if TYPE_CHECKING:
+    import pytest
+
+    # `typing` has it from Python 3.11 on, the oldest one supported is 3.10.
+    from typing_extensions import Unpack
+
+MARKER = "compile_check"
+
+T = TypeVar("T", bound=Callable[..., Any])
+
+Backend = str | Callable[..., Any]
+
+
+class Limits(TypedDict, total=False):
+    """The keyword arguments of ``compile_check`` and of ``compileguard(...)``."""
+
+    max_graph_breaks: int | None
+    max_recompiles: int | None
+    min_speedup: float | None
+    mode: str | None
+    backend: Backend | None
+    fullgraph: bool | None
+    dynamic: bool | None
+    options: Mapping[str, Any] | None
+    rtol: float | None
+    atol: float | None
+    warmup: int | None
+    max_time_s: float | None
+
+
+class CompileCheck(msgspec.Struct, frozen=True, kw_only=True):
+    """One wish, each part of which may be unset (then an outer marker decides).
+
+    A limit set to ``None`` is switched off, also where an outer marker sets it.
+    """
+
+    max_graph_breaks: int | None | UnsetType = UNSET
+    """Most graph-break sites that are accepted, 0 or more."""
+    max_recompiles: int | None | UnsetType = UNSET
+    """Most recompiles that are accepted over the whole call sequence, 0 or more."""
+    min_speedup: float | None | UnsetType = UNSET
+    """Least speedup, eager time / compiled time, above 0; 1.2 means 20 % more calls a second."""
+    mode: str | None | UnsetType = UNSET
+    """``mode`` of ``torch.compile``."""
+    backend: Any = UNSET
+    """``backend`` of ``torch.compile``: a name or a callable."""
+    fullgraph: bool | None | UnsetType = UNSET
+    """``fullgraph`` of ``torch.compile``."""
+    dynamic: bool | None | UnsetType = UNSET
+    """``dynamic`` of ``torch.compile``."""
+    options: dict[str, Any] | None | UnsetType = UNSET
+    """``options`` of ``torch.compile``."""
+    rtol: float | None | UnsetType = UNSET
+    """Relative tolerance of parity, 0 or more; ``None``: by dtype, as ``torch.testing`` does."""
+    atol: float | None | UnsetType = UNSET
+    """Absolute tolerance of parity, 0 or more; ``None``: by dtype, as ``torch.testing`` does."""
+    warmup: int | None | UnsetType = UNSET
+    """Untimed calls of each side before timing, 1 or more."""
+    max_time_s: float | None | UnsetType = UNSET
+    """Seconds that timing may take for both sides together, above 0."""
+
+
+NAMES: tuple[str, ...] = tuple(sorted(CompileCheck.__struct_fields__))
+
+_INTEGERS = {"max_graph_breaks": 0, "max_recompiles": 0, "warmup": 1}
+_NUMBERS = {"min_speedup": False, "rtol": True, "atol": True, "max_time_s": False}  # may it be 0?
+_FLAGS = ("fullgraph", "dynamic")
+
+
+@overload
+def compile_check(target: T, /) -> T: ...
+@overload
+def compile_check(**limits: Unpack[Limits]) -> pytest.MarkDecorator: ...
+def compile_check(*targets: Any, **limits: Any) -> Any:
+    """Mark a test, a class or (as ``pytestmark``) a module as checked.
+
+    Equal to ``pytest.mark.compile_check(**limits)``, with types. Bare, it checks
+    that something was compiled, that compiled and eager agree, and the baseline.
+
+    Raises:
+        SpecError: A limit is unknown or has a value that is not allowed.
+    """
+    import pytest  # noqa: PLC0415  # this room is used without pytest too
+
+    make_spec(limits, origin=MARKER)
+    mark = getattr(pytest.mark, MARKER)
+    if not targets:
+        return mark(**limits)
+    if len(targets) > 1 or limits or not callable(targets[0]):
+        raise SpecError(_positional(MARKER))
+    return mark(targets[0])
+
+
+def make_spec(limits: Mapping[str, Any], *, origin: str) -> CompileCheck:
+    """Validate keyword limits; ``origin`` says in messages where they came from.
+
+    Raises:
+        SpecError: A name is unknown or a value is not allowed.
+    """
+    for name, value in limits.items():
+        if name not in NAMES:
+            raise SpecError(_unknown(name, origin))
+        if value is not None and (wanted := _refused(name, value)):
+            raise SpecError(f"{origin}: {name}={value!r}: must be {wanted}")
+    if limits.get("mode") is not None and limits.get("options") is not None:
+        raise SpecError(f"{origin}: torch.compile takes either mode or options, not both")
+    return CompileCheck(**limits)
+
+
+def spec_from_marks(marks: Iterable[pytest.Mark], *, nodeid: str) -> CompileCheck:
+    """Merge the marks of one test, nearest first; the nearest wins key by key.
+
+    Raises:
+        SpecError: A mark has positional arguments, or limits that are not allowed.
+    """
+    merged: dict[str, Any] = {}
+    for mark in marks:
+        if mark.args:
+            raise SpecError(_positional(f"{nodeid}: {MARKER}"))
+        make_spec(mark.kwargs, origin=f"{nodeid}: {MARKER}")
+        merged = _without_rival({**mark.kwargs}, merged) | merged
+    return CompileCheck(**merged)
+
+
+def override(spec: CompileCheck, limits: Mapping[str, Any], *, origin: str) -> CompileCheck:
+    """Let the limits of one guarded target win over those of the markers.
+
+    Raises:
+        SpecError: A name is unknown or a value is not allowed.
+    """
+    make_spec(limits, origin=origin)
+    outer = {n: v for n in NAMES if (v := getattr(spec, n)) is not UNSET}
+    return CompileCheck(**(_without_rival(outer, limits) | dict(limits)))
+
+
+def marker_help() -> str:
+    """Make the line that ``pytest --markers`` shows, from the fields themselves."""
+    return (
+        f"{MARKER}({', '.join(f'{name}=' for name in CompileCheck.__struct_fields__)}): "
+        "guard the targets that the test passes to the fixture `compileguard`: compile them, "
+        "count graph breaks and recompiles, compare with eager, time both, and fail on a limit "
+        "or a baseline that is not kept. All arguments are optional keywords."
+    )
+
+
+def _without_rival(outer: dict[str, Any], inner: Mapping[str, Any]) -> dict[str, Any]:
+    """Drop the outer ``mode`` if the inner level says ``options``, and the reverse."""
+    for name, rival in (("mode", "options"), ("options", "mode")):
+        if inner.get(name) is not None:
+            outer.pop(rival, None)
+    return outer
+
+
+def _refused(name: str, value: object) -> str | None:
+    """Say what ``name`` must be if ``value`` is not that."""
+    wanted: str | None = None
+    if name in _INTEGERS:
+        least = _INTEGERS[name]
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            wanted = f"a whole number, {least} or more"
+    elif name in _NUMBERS:
+        zero = _NUMBERS[name]
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        finite = number and cast("float", value) < float("inf")
+        if not finite or not (cast("float", value) > 0 or (zero and value == 0)):
+            wanted = "a finite number, 0 or more" if zero else "a finite number above 0"
+    elif name in _FLAGS:
+        wanted = None if isinstance(value, bool) else "True, False or None"
+    elif name == "mode":
+        wanted = None if isinstance(value, str) else "a string"
+    elif name == "backend":
+        wanted = None if isinstance(value, str) or callable(value) else "a name or a callable"
+    elif not isinstance(value, Mapping):
+        wanted = "a mapping"
+    return wanted
+
+
+def _unknown(name: str, origin: str) -> str:
+    close = difflib.get_close_matches(name, NAMES, n=1)
+    hint = f"; did you mean {close[0]}?" if close else ""
+    return f"{origin}: unknown limit {name!r}{hint} Known: {', '.join(NAMES)}"
+
+
+def _positional(origin: str) -> str:
+    return f"{origin}: takes keyword arguments only. Known: {', '.join(NAMES)}"

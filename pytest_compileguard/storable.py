@@ -1,0 +1,112 @@
+"""What of a verdict is stored: its entries for the files of a baseline. Pure."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+from pytest_compileguard.entries import FactsEntry, Recorded, TimingEntry, printable, significant
+from pytest_compileguard.environment import Environment
+from pytest_compileguard.errors import BaselineError
+from pytest_compileguard.finding import Speed, Verdict
+from pytest_compileguard.metrics import facts_of
+from pytest_compileguard.observation import BreakSite, NotObserved, SpeedObservation
+
+_INSTALLED = ("/site-packages/", "/dist-packages/")
+
+
+def facts_entry(verdict: Verdict, rootpath: Path) -> FactsEntry:
+    """Reduce a verdict to its facts; places in them are relative, as machines differ.
+
+    Raises:
+        BaselineError: The verdict saw no compilation.
+    """
+    seen = verdict.observation.compile
+    if isinstance(seen, NotObserved):
+        raise BaselineError(f"{printable(verdict.key)}: no facts to record: {seen.reason}")
+    sites = sorted(seen.break_sites, key=lambda site: (site.file, site.line))
+    return FactsEntry(
+        **facts_of(seen),
+        breaks=tuple(_break_line(site, rootpath) for site in sites),
+        backend=printable(verdict.backend),
+        mode=verdict.mode,
+        calls=seen.calls,
+        recorded=_recorded(environment_of(verdict)),
+    )
+
+
+def timing_entry(verdict: Verdict) -> TimingEntry | str | None:
+    """Reduce a verdict to its timing.
+
+    Returns:
+        The entry; or why this timing can't serve as a baseline; or ``None`` if nothing was timed.
+    """
+    speed, seen = verdict.speed, verdict.observation.speed
+    if isinstance(seen, SpeedObservation) and seen.void is not None:
+        return f"the samples don't count: {seen.void}"
+    if speed is None:
+        return None
+    if not _is_sound(speed):
+        return f"{speed.pairs} pairs give no interval"
+    return TimingEntry(
+        speedup=significant(speed.speedup),
+        speedup_low=significant(speed.speedup_low),
+        speedup_high=significant(speed.speedup_high),
+        eager_ms=significant(speed.eager_ms),
+        compiled_ms=significant(speed.compiled_ms),
+        pairs=speed.pairs,
+        clock=speed.clock,
+        backend=printable(verdict.backend),
+        mode=verdict.mode,
+        recorded=_recorded(environment_of(verdict)),
+    )
+
+
+def environment_of(verdict: Verdict) -> Environment:
+    """Say where a verdict was made.
+
+    Raises:
+        BaselineError: It does not know.
+    """
+    if verdict.environment is None:
+        raise BaselineError(f"{printable(verdict.key)}: nothing to record: no device was seen")
+    return verdict.environment
+
+
+def _is_sound(speed: Speed) -> bool:
+    """Whether every number is a positive finite one, in order."""
+    numbers = (speed.speedup_low, speed.speedup, speed.speedup_high)
+    times = (speed.eager_ms, speed.compiled_ms)
+    finite = all(0 < number < math.inf for number in (*numbers, *times))
+    return finite and sorted(numbers) == list(numbers)
+
+
+def _recorded(environment: Environment) -> Recorded:
+    return Recorded(
+        torch=environment.torch,
+        python=environment.python,
+        plugin=environment.plugin,
+        device=environment.device_name,
+        triton=environment.triton,
+        cuda=environment.cuda,
+        driver=environment.driver,
+        platform=environment.platform,
+    )
+
+
+def _break_line(site: BreakSite, rootpath: Path) -> str:
+    place = f"{_portable(site.file, rootpath)}:{site.line} in {site.function}"
+    identifier = f" ({site.id})" if site.id else ""
+    allowed = ", allowed" if site.allowed else ""
+    return printable(f"{place}: {' '.join(site.reason.split())}{identifier}{allowed}")
+
+
+def _portable(file: str, rootpath: Path) -> str:
+    """Cut off what differs between machines: the root folder, or where packages are installed."""
+    path = file.replace("\\", "/")
+    for folder in _INSTALLED:
+        if folder in path:
+            return path.rpartition(folder)[2]
+    for root in (rootpath, rootpath.resolve()):
+        path = path.removeprefix(f"{root.as_posix().rstrip('/')}/")
+    return path

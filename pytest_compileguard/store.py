@@ -1,0 +1,289 @@
+"""The files of baselines: where they stand, reading, locking, and replacing them whole.
+
+Each folder of baselines has one hidden folder ``.lock``. It holds the lock file and, for an
+instant, the new text of a file; its own ``.gitignore`` hides it from version control. The lock
+file lies there, and not in a folder for temporary files, so that all processes and hosts that
+share the baselines share the lock too; and it stays, since deleting a lock file that another
+process is about to take would let two in. Readers need no lock: a file is replaced whole.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pytest_compileguard.entries import (
+    MAX_BYTES,
+    NO_FACTS,
+    NO_TIMINGS,
+    DamagedError,
+    F,
+    FactsFile,
+    TimingsFile,
+    decode,
+    encode,
+    printable,
+)
+from pytest_compileguard.errors import BaselineError
+from pytest_compileguard.observation import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+FOLDER = "__compileguard__"
+LOCK_FOLDER = ".lock"
+
+_RESTORE = (
+    "restore it from version control, or delete it and record again "
+    "with --compileguard-update-baseline"
+)
+_UNBLOCK = "make it readable, or delete it and record again with --compileguard-update-baseline"
+_MAKE_ROOM = (
+    "nothing was changed in it; see that its folder exists, is writable and has free space, "
+    "or choose another with --compileguard-baseline-dir"
+)
+
+
+class Place(Record):
+    """Where one file stands."""
+
+    anchor: Path
+    """The folder that the user chose or made; below it no symbolic link is followed."""
+    home: Path
+    """The folder of baselines, with the lock of all files in and below it."""
+    path: Path
+
+
+class Store(msgspec.Struct, frozen=True):
+    """All baselines of one project."""
+
+    rootpath: Path
+    """Node ids are relative to it."""
+    baseline_dir: Path | None = None
+    """``None``: each folder of tests has its baselines in ``__compileguard__`` beside it."""
+    lock_timeout_s: float = 60.0
+
+    def facts_place(self, nodeid: str) -> Place:
+        """The facts file of the module that a test stands in."""
+        return self._place(nodeid, f"{_module(nodeid).name.removesuffix('.py')}.json")
+
+    def timings_place(self, nodeid: str, device_slug: str) -> Place:
+        """The timings of one device model, for the folder that a test stands in."""
+        return self._place(nodeid, "timings", f"{device_slug}.json")
+
+    def facts(self, nodeid: str) -> FactsFile:
+        """Read the facts of a test's module; without entries if there is no file.
+
+        Raises:
+            BaselineError: The file can't be read or is damaged.
+        """
+        return read(self.facts_place(nodeid).path, FactsFile) or NO_FACTS
+
+    def timings(self, nodeid: str, device_slug: str) -> TimingsFile:
+        """Read the timings of a test's folder; without entries if there is no file.
+
+        Raises:
+            BaselineError: The file can't be read or is damaged.
+        """
+        return read(self.timings_place(nodeid, device_slug).path, TimingsFile) or NO_TIMINGS
+
+    def verify(self, nodeid: str) -> None:
+        """Read all that a test may be held against: its module's facts, its folder's timings.
+
+        Raises:
+            BaselineError: A file can't be read or is damaged.
+        """
+        self.facts(nodeid)
+        folder = self.timings_place(nodeid, "any").path.parent
+        for path in sorted(folder.glob("*.json")):
+            read(path, TimingsFile)
+
+    def update(self, place: Place, empty: F, change: Callable[[F], F]) -> tuple[F, F]:
+        """Change one file, whatever other processes do to it; return it before and after.
+
+        ``change`` may be called twice: at first to see whether anything changes at all, so
+        that a folder with nothing new in it need not be writable and gets no lock.
+
+        Raises:
+            BaselineError: The file can't be read or written; it is as it was.
+        """
+        _refuse_links(place)
+        before = read(place.path, type(empty)) or empty
+        after = change(before)
+        if after == before:
+            return before, before
+        with self._locked(place):
+            before = read(place.path, type(empty)) or empty
+            after = change(before)
+            if after != before:
+                _replace(place, _encoded(after, place))
+        return before, after
+
+    def _place(self, nodeid: str, *names: str) -> Place:
+        module = _module(nodeid)
+        if self.baseline_dir is None:
+            anchor = self.rootpath / module.parent
+            home = anchor / FOLDER
+            return Place(anchor=anchor, home=home, path=home.joinpath(*names))
+        folder = self.baseline_dir.joinpath(*_parts_inside(module.parent))
+        path = folder.joinpath(*names)
+        return Place(anchor=self.baseline_dir, home=self.baseline_dir, path=path)
+
+    @contextmanager
+    def _locked(self, place: Place) -> Iterator[None]:
+        from filelock import FileLock, Timeout  # noqa: PLC0415  # 50 ms that only writers spend
+
+        lock = place.home / LOCK_FOLDER / "lock"
+        with ExitStack() as stack:
+            try:
+                # Beside the tests, only a folder that has tests gets one of ours.
+                place.home.mkdir(parents=self.baseline_dir is not None, exist_ok=True)
+                place.path.parent.mkdir(parents=True, exist_ok=True)
+                _make_lock_folder(lock.parent)
+                stack.enter_context(FileLock(str(lock), timeout=self.lock_timeout_s))
+            except Timeout:
+                held = f"another process has held {printable(str(lock))}"
+                wait = (
+                    f"{held} for {self.lock_timeout_s:g} s; wait for it, or end it, and run again"
+                )
+                raise BaselineError(f"{printable(str(place.path))}: {wait}") from None
+            except OSError as error:
+                raise _unwritable(place, error) from error
+            yield
+
+
+def read(path: Path, file_type: type[F]) -> F | None:
+    """Read one file; ``None`` if it does not exist.
+
+    Raises:
+        BaselineError: It can't be read or is damaged.
+    """
+    try:
+        return decode(_bytes_of(path), file_type)
+    except FileNotFoundError:
+        if dangling := _dangling_link(path):
+            where = printable(str(dangling))
+            raise BaselineError(f"{where}: a symbolic link to nothing; {_RESTORE}") from None
+        return None
+    except DamagedError as error:
+        raise BaselineError(f"{printable(str(path))}: {error}; {_RESTORE}") from error
+    except OSError as error:
+        reason = f"can't be read: {error.strerror or error}"
+        raise BaselineError(f"{printable(str(path))}: {reason}; {_UNBLOCK}") from error
+
+
+def _bytes_of(path: Path) -> bytes:
+    # Opening a named pipe would else wait for ever.
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    descriptor = os.open(path, flags)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise DamagedError("not a regular file")
+        return _all_of(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _all_of(descriptor: int) -> bytes:
+    """Read to the end, or just beyond the greatest size allowed."""
+    with os.fdopen(descriptor, "rb", closefd=False) as file:
+        return file.read(MAX_BYTES + 1)
+
+
+def _module(nodeid: str) -> PurePosixPath:
+    """The path in a node id. Pytest writes slashes; a hand-written id may have backslashes."""
+    module = PurePosixPath(nodeid.partition("::")[0].replace("\\", "/"))
+    if not module.name or "\0" in nodeid:
+        raise BaselineError(
+            f"node id {printable(nodeid)!r}: names no test module, so it has no baseline; "
+            "a node id reads tests/test_x.py::test_name"
+        )
+    return module
+
+
+def _parts_inside(folder: PurePosixPath) -> list[str]:
+    """Name the folders so that they can't lead out of the one that they are joined to."""
+    names = {"..": "__up__", "/": "__root__", "//": "__root__"}
+    # A colon would make a drive, or a hidden stream, on Windows.
+    return [names.get(part, part.replace(":", "_")) for part in folder.parts]
+
+
+def _refuse_links(place: Place) -> None:
+    """Refuse to write through a symbolic link: the target may be anything, of anybody."""
+    below = place.path.relative_to(place.anchor)
+    lock_folder = place.home / LOCK_FOLDER
+    steps = [place.anchor / part for part in (below, *below.parents)][:-1]
+    for path in (*reversed(steps), lock_folder, lock_folder / "lock"):
+        if path.is_symlink():
+            raise BaselineError(
+                f"{printable(str(path))}: a symbolic link, through which no baseline is written; "
+                "put a real file or folder in its place, or use --compileguard-baseline-dir"
+            )
+
+
+def _dangling_link(path: Path) -> Path | None:
+    links = (p for p in (path, *path.parents) if p.is_symlink() and not p.exists())
+    return next(links, None)
+
+
+def _make_lock_folder(folder: Path) -> None:
+    folder.mkdir(exist_ok=True)
+    with suppress(FileExistsError), (folder / ".gitignore").open("x", encoding="ascii") as ignore:
+        ignore.write("*\n")
+
+
+def _encoded(file: F, place: Place) -> bytes:
+    try:
+        return encode(file)
+    except DamagedError as error:
+        raise BaselineError(
+            f"{printable(str(place.path))}: {error}; this result can't be stored, "
+            "nothing was changed in the file"
+        ) from error
+
+
+def _replace(place: Place, data: bytes) -> None:
+    """Put a whole new file in the place of the old one; needs the lock."""
+    folder = place.home / LOCK_FOLDER
+    new = folder / f"{secrets.token_hex(8)}.tmp"
+    try:
+        for left_over in folder.glob("*.tmp"):  # of a writer that was killed: the lock is ours
+            left_over.unlink()
+        _write_through(new, data)
+        with suppress(FileNotFoundError):
+            new.chmod(stat.S_IMODE(place.path.stat().st_mode))
+        new.replace(place.path)
+    except OSError as error:
+        raise _unwritable(place, error) from error
+    finally:
+        with suppress(OSError):
+            new.unlink()
+    _sync_folder(place.path.parent)
+
+
+def _write_through(path: Path, data: bytes) -> None:
+    with path.open("xb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the new name survive a loss of power, where the system can."""
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _unwritable(place: Place, error: OSError) -> BaselineError:
+    reason = f"can't be written: {error.strerror or error}"
+    return BaselineError(f"{printable(str(place.path))}: {reason}; {_MAKE_ROOM}")

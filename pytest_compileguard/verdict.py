@@ -1,0 +1,102 @@
+"""Judges an observation against limits and baseline. Pure: no torch, no files, no clock.
+
+Each number has a room of its own (``compile_findings`` and so on); here stands what
+follows from all of them: the outcome, and whether it may become a baseline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pytest_compileguard import speed
+from pytest_compileguard.baseline_findings import baseline_findings, update_finding
+from pytest_compileguard.compile_findings import compile_findings, compile_problem
+from pytest_compileguard.finding import Finding, Speed, Status, Verdict
+from pytest_compileguard.observation import (
+    Clock,
+    CompileObservation,
+    NotObserved,
+    Observation,
+    SpeedObservation,
+)
+from pytest_compileguard.parity_findings import parity_findings
+from pytest_compileguard.speed_findings import speed_findings
+
+if TYPE_CHECKING:
+    from pytest_compileguard.baseline import Baseline
+    from pytest_compileguard.environment import Environment
+    from pytest_compileguard.plan import Plan
+
+
+def judge(
+    plan: Plan,
+    observation: Observation,
+    environment: Environment | None,
+    baseline: Baseline | NotObserved,
+) -> Verdict:
+    """Judge one check.
+
+    Args:
+        plan: What was wanted, with all limits.
+        observation: What was seen.
+        environment: Where; ``None`` if nothing ran that could tell.
+        baseline: What is stored, or why that is not known. Unused in update mode.
+    """
+    wall, device = _speed(plan, observation, "wall"), _speed(plan, observation, "device")
+    compiled = compile_problem(observation.compile) is None
+    findings = (
+        *compile_findings(plan, observation.compile),
+        *parity_findings(observation.parity, observation.compile, compiled=compiled),
+        *speed_findings(plan, observation.speed, wall=wall, device=device),
+    )
+    recordable = environment is not None and _is_recordable(plan, observation, findings)
+    if plan.update_baseline:
+        compared: tuple[Finding, ...] = (update_finding(recordable=recordable),)
+    else:
+        compared = baseline_findings(plan, observation, wall, baseline)
+    return Verdict(
+        nodeid=plan.nodeid,
+        name=plan.name,
+        backend=plan.arguments.backend_name,
+        mode=plan.arguments.mode,
+        outcome=_outcome((*findings, *compared)),
+        strict=plan.strict,
+        findings=(*findings, *compared),
+        observation=observation,
+        speed=wall,
+        device_speed=device,
+        environment=environment,
+        recordable=recordable,
+    )
+
+
+def _speed(plan: Plan, observation: Observation, clock: Clock) -> Speed | None:
+    """Derive the speed on one clock; ``None``: not timed, void, or not to be derived."""
+    seen = observation.speed
+    if plan.untimed is not None or not isinstance(seen, SpeedObservation):
+        return None
+    try:
+        return speed.speed(seen, clock)
+    except ValueError:  # a sample that is no time; `speed_findings` says so
+        return None
+
+
+def _outcome(findings: Sequence[Finding]) -> Status:
+    statuses = {finding.status for finding in findings}
+    order: tuple[Status, ...] = ("failed", "inconclusive", "passed")
+    return next((status for status in order if status in statuses), "not_checked")
+
+
+def _is_recordable(plan: Plan, observation: Observation, findings: Sequence[Finding]) -> bool:
+    """Whether all is known and all is well, so that later runs may be held to it."""
+    seen = observation.compile
+    reliable = isinstance(seen, CompileObservation) and not seen.unreliable
+    return reliable and all(_may_be_recorded(plan, finding) for finding in findings)
+
+
+def _may_be_recorded(plan: Plan, finding: Finding) -> bool:
+    # Facts don't depend on a speed that nobody asked for.
+    unasked = plan.untimed is not None or plan.min_speedup is None
+    missing = finding.metric == "speedup" and finding.status == "not_checked" and unasked
+    return finding.status == "passed" or missing

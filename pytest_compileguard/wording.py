@@ -1,0 +1,71 @@
+"""How findings say numbers, places and long lists: the same way in every sentence."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+_ROUNDING = 1e-9
+MOST_LINES = 10
+"""Most places shown in one finding; the JSON report has all of them."""
+
+
+def counted(count: int, noun: str, plural: str = "") -> str:
+    """Say how many: ``1 graph``, ``2 graphs``."""
+    return f"{count} {noun}" if count == 1 else f"{count} {plural or noun + 's'}"
+
+
+def call_text(call: int) -> str:
+    """Name a call as people count: records number them from 0."""
+    return f"call {call + 1}"
+
+
+def place_text(file: str, line: int) -> str:
+    """Say where, as editors and terminals understand it; empty if no file is known."""
+    if not known_file(file):
+        return ""
+    return f"{file}:{line}" if line > 0 else file
+
+
+def frame_text(file: str, line: int, function: str) -> str:
+    """Say in which line of which function, as far as known."""
+    place = place_text(file, line)
+    return f"{place} in {function}" if place and function else place or function
+
+
+def known_file(file: str) -> str:
+    """Drop what stands for a file that torch could not name."""
+    return "" if file == "?" else file
+
+
+def first_of(entries: Sequence[str], most: int = MOST_LINES) -> tuple[str, ...]:
+    """Keep the first entries and say how many there are besides."""
+    if len(entries) <= most:
+        return tuple(entries)
+    return (*entries[:most], f"and {len(entries) - most} more")
+
+
+def factor_text(factor: float, digits: int = 2) -> str:
+    """Say a speedup: ``1.31x``."""
+    return f"{factor:.{digits}f}x"
+
+
+def factor_digits(limit: float | None, *factors: float) -> int:
+    """Find how many digits show on which side of the limit each factor lies, 2 to 5."""
+    if limit is None:
+        return 2
+    apart = (
+        digits
+        for digits in (2, 3, 4)
+        if all(
+            math.isclose(factor, limit, rel_tol=_ROUNDING)
+            or f"{factor:.{digits}f}" != f"{limit:.{digits}f}"
+            for factor in factors
+        )
+    )
+    return next(apart, 5)
+
+
+def and_more(first: str, count: int) -> str:
+    """Say the first of ``count`` things and how many there are besides."""
+    return first if count <= 1 else f"{first}, and {count - 1} more"

@@ -1,0 +1,203 @@
+"""The table of rooms in CONTRIBUTING, held: who may import whom, torch and pytest."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import pytest
+
+import pytest_compileguard
+
+Access = Literal["no", "types", "lazily", "via", "yes"]
+STRENGTH: dict[Access, int] = {"no": 0, "types": 1, "lazily": 2, "via": 2, "yes": 3}
+
+
+class Room(NamedTuple):
+    """What one file, or one folder, may import. ``via``: torch comes in by the rooms it uses."""
+
+    torch: Access = "no"
+    pytest: Access = "no"
+
+
+# In the order of their layers: each imports only from rooms that stand above it.
+ROOMS: dict[str, Room] = {
+    "errors": Room(),
+    "observation": Room(),
+    "environment": Room(torch="lazily"),
+    "finding": Room(),
+    "metrics": Room(),
+    "spec": Room(pytest="lazily"),
+    "options": Room(pytest="types"),
+    "plan": Room(),
+    "source": Room(),
+    "target": Room(),
+    "guard_text": Room(),
+    "break_text": Room(),
+    "trace": Room(),
+    "dynamo": Room(torch="yes"),
+    "isolation": Room(torch="yes"),
+    "parity": Room(torch="yes"),
+    "shadow": Room(torch="yes"),
+    "facts": Room(torch="via"),
+    "stats": Room(),
+    "clock": Room(torch="lazily"),
+    "conditions": Room(torch="lazily"),
+    "device_lock": Room(torch="lazily"),
+    "sampling": Room(),
+    "timing": Room(torch="yes"),
+    "runner": Room(torch="via"),
+    "guard": Room(),
+    "entries": Room(),
+    "storable": Room(),
+    "store": Room(),
+    "baseline": Room(),
+    "wording": Room(),
+    "speed": Room(),
+    "recompile_text": Room(),
+    "compile_findings": Room(),
+    "parity_findings": Room(),
+    "speed_findings": Room(),
+    "baseline_findings": Room(),
+    "verdict": Room(),
+    "report": Room(),
+    "session": Room(),
+    "collection": Room(pytest="yes"),
+    "phases": Room(),
+    "plugin": Room(pytest="yes"),
+    "__init__": Room(),
+}
+LAYER = {name: number for number, name in enumerate(ROOMS)}
+
+HOME = Path(pytest_compileguard.__file__).parent
+CONTRIBUTING = Path(__file__).parents[1] / ".github" / "CONTRIBUTING.md"
+FILES = sorted(HOME.rglob("*.py"))
+PRIVATE = re.compile(r"torch\._(dynamo|inductor|functorch|logging|C|guards|subclasses)\b")
+
+
+class Import(NamedTuple):
+    """One import statement, and how early it runs."""
+
+    module: str
+    level: Access
+
+
+def room_of(file: Path) -> str:
+    first = file.relative_to(HOME).parts[0]
+    return first.removesuffix(".py")
+
+
+def imports_of(file: Path) -> list[Import]:
+    return list(_imports(ast.parse(file.read_text(encoding="utf-8")), "yes"))
+
+
+def _imports(node: ast.AST, level: Access) -> Iterator[Import]:
+    """Walk down; ``level`` weakens below a function or ``if TYPE_CHECKING``."""
+    if isinstance(node, ast.Import):
+        yield from (Import(alias.name, level) for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        base = node.module or ""
+        yield from (Import(f"{base}.{alias.name}", level) for alias in node.names)
+    elif isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
+        for statement in node.body:
+            yield from _imports(statement, "types")
+        for statement in node.orelse:
+            yield from _imports(statement, level)
+    else:
+        deferred = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and level == "yes"
+        for child in ast.iter_child_nodes(node):
+            yield from _imports(child, "lazily" if deferred else level)
+
+
+def strongest(file: Path, package: str) -> Access:
+    levels = [i.level for i in imports_of(file) if i.module.split(".")[0] == package]
+    return max(levels, key=STRENGTH.__getitem__, default="no")
+
+
+def rooms_imported(file: Path) -> list[tuple[str, Access]]:
+    """Rooms that ``file`` imports, apart from its own."""
+    found = []
+    for module, level in imports_of(file):
+        parts = module.split(".")
+        if parts[0] != HOME.name or len(parts) < 2:
+            continue
+        known = parts[1] in ROOMS
+        room = parts[1] if known or (HOME / f"{parts[1]}.py").exists() else "__init__"
+        if room != room_of(file):
+            found.append((room, level))
+    return found
+
+
+def name_of(file: Path) -> str:
+    return str(file.relative_to(HOME))
+
+
+def test_table_lists_every_room() -> None:
+    assert {room_of(file) for file in FILES} == set(ROOMS)
+
+
+def test_contributing_shows_the_same_table() -> None:
+    text = CONTRIBUTING.read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)/?` \| .+ \| (\w+) / (\w+) \|$", text, re.MULTILINE)
+    assert rows == [(name, room.torch, room.pytest) for name, room in ROOMS.items()]
+
+
+@pytest.mark.parametrize("file", FILES, ids=name_of)
+def test_imports_go_one_way(file: Path) -> None:
+    layer = LAYER[room_of(file)]
+    wrong = [
+        room for room, level in rooms_imported(file) if level != "types" and LAYER[room] >= layer
+    ]
+    assert not wrong, f"{name_of(file)} imports rooms that stand below it: {wrong}"
+
+
+@pytest.mark.parametrize("package", ("torch", "pytest"))
+@pytest.mark.parametrize("file", FILES, ids=name_of)
+def test_torch_and_pytest_stay_where_they_may(file: Path, package: str) -> None:
+    allowed: Access = getattr(ROOMS[room_of(file)], package)
+    found = strongest(file, package)
+    assert STRENGTH[found] <= STRENGTH[allowed], f"{name_of(file)}: {package} {found}"
+
+
+def test_only_the_named_rooms_load_torch() -> None:
+    loads = {name for name, room in ROOMS.items() if room.torch == "yes"}
+    edges = [
+        (room_of(file), room)
+        for file in FILES
+        for room, level in rooms_imported(file)
+        if level == "yes"
+    ]
+    for _ in ROOMS:
+        loads |= {user for user, used in edges if used in loads}
+    assert loads == {name for name, room in ROOMS.items() if room.torch in {"yes", "via"}}
+
+
+def test_nothing_imports_the_hooks() -> None:
+    users = [name_of(file) for file in FILES if "plugin" in dict(rooms_imported(file))]
+    assert not users
+
+
+@pytest.mark.parametrize("file", FILES, ids=name_of)
+def test_private_names_of_the_compiler_stay_in_one_file(file: Path) -> None:
+    found = sorted(set(_private_names(ast.parse(file.read_text(encoding="utf-8")))))
+    if file.name == "dynamo.py":
+        assert found, "the file that knows them knows none: this test looks for the wrong thing"
+    else:
+        assert not found, f"{name_of(file)} names {found}"
+
+
+def _private_names(tree: ast.AST) -> Iterator[str]:
+    """Find them in imports, attributes, and strings that are nothing but such a name."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            texts = [module for module, _ in _imports(node, "yes")]
+        elif isinstance(node, ast.Attribute):
+            texts = [ast.unparse(node)]
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            texts = [] if " " in node.value else [node.value]
+        else:
+            texts = []
+        yield from (hit.group() for text in texts for hit in [PRIVATE.match(text)] if hit)

@@ -1,0 +1,46 @@
+"""The public promise: what is not listed here may change in any release."""
+
+from __future__ import annotations
+
+import inspect
+from importlib import metadata
+
+import pytest_compileguard
+from pytest_compileguard import spec
+
+PUBLIC = ["CompileGuard", "compile_check"]
+
+
+def test_names() -> None:
+    assert sorted(pytest_compileguard.__all__) == PUBLIC
+
+
+def test_every_name_exists_and_says_what_it_is() -> None:
+    for name in PUBLIC:
+        assert inspect.getdoc(getattr(pytest_compileguard, name)), name
+
+
+def test_limits() -> None:
+    assert spec.NAMES == (
+        "atol",
+        "backend",
+        "dynamic",
+        "fullgraph",
+        "max_graph_breaks",
+        "max_recompiles",
+        "max_time_s",
+        "min_speedup",
+        "mode",
+        "options",
+        "rtol",
+        "warmup",
+    )
+
+
+def test_version_is_the_installed_one() -> None:
+    assert metadata.version("pytest-compileguard") == pytest_compileguard.__version__
+
+
+def test_pytest_finds_the_plugin() -> None:
+    (entry,) = metadata.entry_points(group="pytest11", name="compileguard")
+    assert entry.value == "pytest_compileguard.plugin"
