@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from pytest_compileguard.spec import compile_check
-
 __version__ = "0.1.0"
 
-__all__ = ["compile_check"]
+from pytest_compileguard.guard import CompileGuard, GuardedCallable
+from pytest_compileguard.spec import compile_check
+
+__all__ = ["CompileGuard", "GuardedCallable", "compile_check"]

@@ -52,9 +52,9 @@ def update_finding(*, recordable: bool) -> Finding:
     return _unchecked("baseline", "not recorded: only a check that passes in full is")
 
 
-def update_command(nodeid: str) -> str:
-    """Give the command that records one test, ready for a shell."""
-    return f"pytest {shlex.quote(nodeid)} {UPDATE}"
+def update_command(plan: Plan) -> str:
+    """Give the command that records one test as this run was made, ready for a shell."""
+    return shlex.join(("pytest", *(plan.recording_arguments or (plan.nodeid, UPDATE))))
 
 
 def _unchecked(metric: str, reason: str) -> Finding:
@@ -66,7 +66,7 @@ def _unrecorded(plan: Plan, metric: str, note: str) -> Finding:
         metric=metric,
         status="not_checked",
         message=f"{note or 'none'}; record with {UPDATE}",
-        remedy=update_command(plan.nodeid),
+        remedy=update_command(plan),
     )
 
 
@@ -98,7 +98,7 @@ def _compared(
     observed, expected = facts_of(seen)[metric.name], stored.numbers[metric.name]
     if observed == expected:
         return None
-    command = update_command(plan.nodeid)
+    command = update_command(plan)
     worse = observed > expected if metric.better == "lower" else observed < expected
     return Finding(
         metric=f"baseline.{metric.name}",
@@ -180,7 +180,7 @@ def _compared_speed(plan: Plan, speed: Speed, stored: TimingEntry) -> Finding:
     """Fail only for a loss beyond both the noise threshold and the interval."""
     worse = speed.speedup_high < stored.speedup * (1 - plan.noise_threshold)
     better = speed.speedup_low > stored.speedup * (1 + plan.noise_threshold)
-    command, remedy = update_command(plan.nodeid), ""
+    command, remedy = update_command(plan), ""
     message = f"{speed_text(speed)}, baseline {factor_text(stored.speedup)}"
     if better:
         message, remedy = f"{message}: improved; record with {UPDATE}", command

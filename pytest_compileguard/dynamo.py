@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import logging
 import os
 import types
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -115,7 +117,7 @@ def probing(call: int) -> Iterator[CallTrace]:
 
 def counters() -> Counters:
     """Read torch's counters without creating keys in them."""
-    table = torch._dynamo.utils.counters
+    table: dict[str, dict[str, int]] = torch._dynamo.utils.counters  # type: ignore[assignment]
     caches = {
         name: count
         for group in ("inductor", "aot_autograd")
@@ -149,9 +151,18 @@ def forget_compiled_code() -> None:
     torch.compiler.reset()
 
 
+def load_backend(backend: object) -> None:
+    """Import inductor ahead of its first use: what it warns of while loading is nobody's doing."""
+    if backend in (None, "inductor"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            importlib.import_module("torch._inductor.compile_fx")
+
+
 def eager_stance() -> contextlib.AbstractContextManager[object]:
     """Make code that is compiled by itself run eager inside."""
-    return torch.compiler.set_stance("force_eager")
+    stance: contextlib.AbstractContextManager[object] = torch.compiler.set_stance("force_eager")
+    return stance
 
 
 def hindrances(target: object) -> tuple[str, ...]:
@@ -226,7 +237,7 @@ def ensure_understood() -> None:
         UnsupportedTorchError: It does not; no check can be made.
     """
     version = f"torch {torch.__version__}"
-    if not torch._dynamo.is_dynamo_supported():
+    if not eval_frame.is_dynamo_supported():
         raise UnsupportedTorchError(f"{version} can't compile on this Python or platform")
     if hindrances(None):
         return  # nothing can be tried out now; the check names the hindrance and fails
@@ -263,7 +274,7 @@ def _patched() -> Iterator[None]:
             (torch._dynamo.config, {"caching_precompile": False}),
         ):
             known = {name: value for name, value in values.items() if hasattr(module, name)}
-            stack.enter_context(module.patch(known))  # type: ignore[attr-defined]
+            stack.enter_context(module.patch(known))
         yield
 
 

@@ -7,6 +7,7 @@ import platform
 import re
 import sys
 from importlib import metadata
+from pathlib import Path
 
 from pytest_compileguard import __version__
 from pytest_compileguard.observation import Record
@@ -50,7 +51,7 @@ def slug(text: str) -> str:
 
 def make_environment(device_type: str) -> Environment:
     """Read versions and device. Imports torch; call it only once a check has run."""
-    import torch  # noqa: PLC0415  # never at plugin load
+    import torch  # never at plugin load
 
     cuda = device_type == "cuda"
     return Environment(
@@ -77,7 +78,7 @@ def _version(distribution: str) -> str | None:
 
 def _processor() -> str:
     try:
-        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
+        with Path("/proc/cpuinfo").open(encoding="utf-8", errors="replace") as lines:
             for line in lines:
                 if line.startswith("model name"):
                     return line.partition(":")[2].strip()

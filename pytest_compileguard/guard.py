@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 from pytest_compileguard.errors import SpecError
 from pytest_compileguard.options import Options
-from pytest_compileguard.plan import make_plan
+from pytest_compileguard.plan import Plan, make_plan
 from pytest_compileguard.spec import CompileCheck, Limits, override
 from pytest_compileguard.target import target_name
 
@@ -46,6 +46,9 @@ class CompileGuard:
 
     def __init__(self, *, nodeid: str, spec: CompileCheck, options: Options) -> None:
         self.checks: list[Check] = []
+        self.plans: list[Plan] = []
+        """Of all guarded targets, also those that are called eagerly since checks are disabled."""
+        self._finished = False
         self._nodeid = nodeid
         self._spec = spec
         self._options = options
@@ -56,16 +59,21 @@ class CompileGuard:
         """Guard a function, method, callable or module; limits win over those of the marker.
 
         Raises:
-            SpecError: The target can't be called, or a limit is unknown or not allowed.
+            SpecError: The target can't be called, a limit is unknown or not allowed, or the test
+                is through.
         """
         if not callable(target):
-            raise SpecError(f"compileguard({target!r}): the target must be callable")
+            raise SpecError(
+                f"{self._nodeid}: compileguard({target!r}): the target must be callable"
+            )
         origin = f"{self._nodeid}: compileguard({target_name(target)})"
+        self._refuse_late(origin)
         spec = override(self._spec, limits, origin=origin)
-        if self._options.disable:
-            return target
         name = self._free_name(target_name(target))
         plan = make_plan(spec, self._options, nodeid=self._nodeid, name=name)
+        self.plans.append(plan)
+        if self._options.disable:
+            return target
         check = _load_check()(plan, target)
         self.checks.append(check)
         return GuardedCallable(self, check)
@@ -77,6 +85,7 @@ class CompileGuard:
     def call(self, check: Check, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Make a call of one check; the first one starts it."""
         __tracebackhide__ = True
+        self._refuse_late(check.plan.key)
         if not check.started:
             others = [c for c in self.checks if c is not check and c.started]
             sharing = [c for c in others if c.code & check.code]
@@ -89,6 +98,7 @@ class CompileGuard:
 
     def finish(self) -> list[tuple[Check, Observation]]:
         """Take the times of all checks, and gather what they saw."""
+        self._finished = True
         finished = []
         for check in self.checks:
             finished.append((check, check.finish()))
@@ -104,9 +114,17 @@ class CompileGuard:
             forget_compiled_code()
 
     def _free_name(self, name: str) -> str:
-        taken = {check.plan.name for check in self.checks}
+        taken = {plan.name for plan in self.plans}
         candidates = (name, *(f"{name}-{n}" for n in range(2, len(taken) + 3)))
         return next(candidate for candidate in candidates if candidate not in taken)
+
+    def _refuse_late(self, origin: str) -> None:
+        """Let nothing be guarded that nobody would judge."""
+        if self._finished:
+            raise SpecError(
+                f"{origin}: the test is through and its checks are judged; "
+                "make guarded calls in the test itself or in the setup of a fixture"
+            )
 
 
 def _load_check() -> type[Check]:

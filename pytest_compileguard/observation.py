@@ -7,11 +7,21 @@ names. Calls of a sequence are numbered from 0.
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+if TYPE_CHECKING:
+    from typing_extensions import dataclass_transform
+else:
 
+    def dataclass_transform(**_options: Any) -> Callable[[type], type]:
+        """Leave the class as it is: only type checkers need to know (in typing from 3.11 on)."""
+        return lambda kind: kind
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
 class Record(msgspec.Struct, frozen=True, kw_only=True):
     """Base of all records."""
 
@@ -31,7 +41,7 @@ class BreakSite(Record):
     source: str
     """The text of the line, stripped; empty if the file can't be read."""
     reason: str
-    """Torch's short reason, stable over calls (for example ``Failed to trace builtin operator``)."""
+    """Torch's short reason, for example ``Failed to trace builtin operator``."""
     id: str | None
     """Identifier in torch's registry of graph breaks, for example ``GB0059``."""
     hint: str

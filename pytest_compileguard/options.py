@@ -7,7 +7,8 @@ resolved in ``plan.make_plan`` for what a test can say, and here for the rest.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 PREFIX = "--compileguard-"
 INI_PREFIX = "compileguard_"
+UPDATE_BASELINE = f"{PREFIX}update-baseline"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,6 +36,8 @@ class Option:
     ini: bool = True
     """Whether an ini key of the same name exists (with underscores)."""
     metavar: str | None = None
+    repeated: bool = False
+    """Whether a command that records must repeat it, as results depend on it."""
 
     @property
     def flag(self) -> str:
@@ -65,6 +69,7 @@ OPTIONS: tuple[Option, ...] = (
         name="no-timing",
         kind="flag",
         help="check compile facts and parity only",
+        repeated=True,
     ),
     Option(
         name="disable",
@@ -76,12 +81,14 @@ OPTIONS: tuple[Option, ...] = (
         kind="text",
         metavar="NAME",
         help="backend of all checks that do not name one (aot_eager needs no compiler)",
+        repeated=True,
     ),
     Option(
         name="baseline-dir",
         kind="path",
         metavar="DIR",
         help="root folder of the baselines (default: __compileguard__ beside each test module)",
+        repeated=True,
     ),
     Option(
         name="json",
@@ -95,12 +102,14 @@ OPTIONS: tuple[Option, ...] = (
         kind="number",
         metavar="SECONDS",
         help="longest time that timing one check may take, for both sides together (default: 1)",
+        repeated=True,
     ),
     Option(
         name="warmup",
         kind="count",
         metavar="CALLS",
         help="untimed calls of each side before timing (default: 10)",
+        repeated=True,
     ),
     Option(
         name="noise-threshold",
@@ -124,6 +133,16 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     max_time_s: float | None = None
     warmup: int | None = None
     noise_threshold: float | None = None
+    repeated: tuple[str, ...] = ()
+    """Arguments of this command line that one which records must repeat."""
+    way_to_root: str = ""
+    """From the folder in which pytest was called to that which node ids are relative to."""
+
+    def recording_arguments(self, nodeid: str) -> tuple[str, ...]:
+        """Give what to pass to pytest, from the same folder, to record one test again."""
+        module, separator, test = nodeid.partition("::")
+        path = os.path.normpath(os.path.join(self.way_to_root, module)) if module else module
+        return (f"{Path(path).as_posix()}{separator}{test}", *self.repeated, UPDATE_BASELINE)
 
 
 def add_options(parser: pytest.Parser) -> None:
@@ -146,21 +165,55 @@ def options_from_config(config: pytest.Config) -> Options:
     """Resolve command line, then ini, then nothing.
 
     Raises:
-        OptionError: A value can't be read as what it must be.
+        OptionError: A value can't be read as what it must be, or two options contradict.
     """
-    return Options(**{option.field: _resolve(config, option) for option in OPTIONS})
+    options = Options(
+        **{option.field: _resolve(config, option) for option in OPTIONS},
+        repeated=tuple(_repeated(config)),
+        way_to_root=_way(config.invocation_params.dir, config.rootpath),
+    )
+    if options.disable and options.update_baseline:
+        raise OptionError(
+            f"{UPDATE_BASELINE}: nothing can be recorded while checks are disabled; leave out "
+            f"{PREFIX}disable, or set {INI_PREFIX}disable to false"
+        )
+    return options
 
 
 def _resolve(config: pytest.Config, option: Option) -> Any:
     value, origin, base = config.getoption(option.dest), option.flag, config.invocation_params.dir
+    if value == "":  # from a variable that is not set; the default can't be what was meant
+        raise OptionError(f"{origin}: '': must not be empty")
     if value is None and option.ini:
-        value, origin = config.getini(option.dest), f"ini key {option.dest}"
+        value, origin = _from_ini(config, option.dest), f"ini key {option.dest}"
         base = config.inipath.parent if config.inipath else config.rootpath
     if option.kind == "flag":
         return bool(value)
     if value is None or value == "":
         return None
     return _READERS[option.kind](str(value), origin, base)
+
+
+def _from_ini(config: pytest.Config, key: str) -> Any:
+    try:
+        return config.getini(key)
+    except Exception as error:  # noqa: BLE001  # UsageError or a builtin one, by version of pytest
+        raise OptionError(f"ini key {key}: {error}") from None
+
+
+def _repeated(config: pytest.Config) -> Iterator[str]:
+    for option in OPTIONS:
+        value = config.getoption(option.dest)
+        if option.repeated and value is not None:
+            yield option.flag if option.kind == "flag" else f"{option.flag}={value}"
+
+
+def _way(start: Path, end: Path) -> str:
+    """Give the way between two folders; the end itself where there is none."""
+    try:
+        return os.path.relpath(end, start)
+    except ValueError:  # on another drive
+        return str(end)
 
 
 def _text(value: str, _origin: str, _base: Path) -> str:

@@ -26,7 +26,7 @@ def finish_test(
     """
     if guard.disabled:
         return None
-    if marked and not guard.checks:
+    if marked and not guard.plans:
         return f"the test is marked {MARKER}, but it guards no target: call compileguard(target)"
     problems = []
     for check, observation in guard.finish():
@@ -45,8 +45,11 @@ def finish_test(
 def verdicts_of(guard: CompileGuard, judged: Sequence[Verdict]) -> list[Verdict]:
     """The verdicts of a test; checks that it never got to are told as not checked."""
     done = {verdict.key for verdict in judged}
-    missing = [check.plan for check in guard.checks if check.plan.key not in done]
-    return [*judged, *map(_unjudged, missing)]
+    reason = "the test itself failed, or was skipped, before this check was judged"
+    if guard.disabled:
+        reason = "checks are disabled (--compileguard-disable)"
+    missing = [plan for plan in guard.plans if plan.key not in done]
+    return [*judged, *(_unjudged(plan, reason, strict=not guard.disabled) for plan in missing)]
 
 
 def _baseline(plan: Plan, store: Store, environment: Environment) -> Baseline | NotObserved:
@@ -55,8 +58,7 @@ def _baseline(plan: Plan, store: Store, environment: Environment) -> Baseline | 
     return look_up(store, nodeid=plan.nodeid, name=plan.name, environment=environment)
 
 
-def _unjudged(plan: Plan) -> Verdict:
-    reason = "the test itself failed before this check was judged"
+def _unjudged(plan: Plan, reason: str, *, strict: bool) -> Verdict:
     nothing = NotObserved(reason=reason)
     return Verdict(
         nodeid=plan.nodeid,
@@ -64,7 +66,7 @@ def _unjudged(plan: Plan) -> Verdict:
         backend=plan.arguments.backend_name,
         mode=plan.arguments.mode,
         outcome="not_checked",
-        strict=plan.strict,
+        strict=plan.strict and strict,
         findings=(Finding(metric="compiled", status="not_checked", message=reason),),
         observation=Observation(compile=nothing, parity=nothing, speed=nothing),
         speed=None,

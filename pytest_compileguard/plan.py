@@ -66,6 +66,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Why nothing is timed, or ``None``."""
     strict: bool
     update_baseline: bool
+    recording_arguments: tuple[str, ...] = ()
+    """What to pass to pytest to record this check; empty: the node id will do."""
 
     @property
     def key(self) -> str:
@@ -102,6 +104,7 @@ def make_plan(spec: CompileCheck, options: Options, *, nodeid: str, name: str) -
         ),
         strict=options.strict,
         update_baseline=options.update_baseline,
+        recording_arguments=options.recording_arguments(nodeid),
     )
 
 

@@ -6,21 +6,24 @@ it comes in with the first guarded target.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
-from pytest_compileguard.collection import refusals
+from pytest_compileguard.collection import refusals, spec_of, stable_nodeid
 from pytest_compileguard.errors import CompileGuardError
 from pytest_compileguard.finding import Verdict
 from pytest_compileguard.guard import CompileGuard
 from pytest_compileguard.options import Options, add_options, options_from_config
 from pytest_compileguard.phases import finish_test, verdicts_of
 from pytest_compileguard.session import Session, to_wire
-from pytest_compileguard.spec import MARKER, marker_help, spec_from_marks
+from pytest_compileguard.spec import MARKER, marker_help
 from pytest_compileguard.store import Store
 
-# The attribute of a test report that carries verdicts from worker to controller.
+# What carries verdicts (on a test report) and refusals (on the output of a worker) to the
+# controller of pytest-xdist.
 WIRE = "compileguard"
 
 OPTIONS = pytest.StashKey[Options]()
@@ -47,33 +50,52 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if problems := refusals(items, config.stash[STORE]):
-        raise pytest.UsageError("\n".join(problems))
+    store = None if config.stash[OPTIONS].disable else config.stash[STORE]
+    problems = refusals(items, store)
+    output: dict[str, Any] | None = getattr(config, "workeroutput", None)
+    if problems and output is None:
+        raise pytest.UsageError(*problems)
+    if problems and output is not None:
+        # An error would crash the worker: it runs nothing, and the controller tells why.
+        output[WIRE] = problems
+        items.clear()
 
 
 @pytest.fixture
 def compileguard(request: pytest.FixtureRequest) -> Generator[CompileGuard, None, None]:
     """Guard a target: ``guarded = compileguard(target)``, then call ``guarded(...)``."""
     item = request.node
-    spec = spec_from_marks(item.iter_markers(MARKER), nodeid=item.nodeid)
-    guard = CompileGuard(nodeid=item.nodeid, spec=spec, options=request.config.stash[OPTIONS])
+    options = request.config.stash[OPTIONS]
+    guard = CompileGuard(nodeid=stable_nodeid(item), spec=spec_of(item), options=options)
     item.stash[GUARD], item.stash[VERDICTS] = guard, []
     yield guard
     guard.close()
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
-    try:
+def pytest_runtest_setup() -> Generator[None, object, object]:
+    with _told_in_one_line():
+        return (yield)
+
+
+# Last, so that it runs within the capturing of output. Not `pytest_pyfunc_call`, which is not
+# called for methods of `unittest.TestCase`: their checks would never be judged.
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    with _told_in_one_line():
         result = yield
-    except CompileGuardError as error:
-        pytest.fail(str(error), pytrace=False)
-    if guard := pyfuncitem.stash.get(GUARD, None):
-        store, verdicts = pyfuncitem.config.stash[STORE], pyfuncitem.stash[VERDICTS]
-        marked = pyfuncitem.get_closest_marker(MARKER) is not None
+    if guard := item.stash.get(GUARD, None):
+        store, verdicts = item.config.stash[STORE], item.stash[VERDICTS]
+        marked = item.get_closest_marker(MARKER) is not None
         if problem := finish_test(guard, store, verdicts, marked=marked):
             pytest.fail(problem, pytrace=False)
     return result
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown() -> Generator[None, object, object]:
+    with _told_in_one_line():
+        return (yield)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -87,22 +109,43 @@ def pytest_runtest_makereport(
     return report
 
 
+@contextmanager
+def _told_in_one_line() -> Iterator[None]:
+    """Show what a user did wrong without the frames that found it."""
+    try:
+        yield
+    except CompileGuardError as error:
+        raise pytest.fail.Exception(str(error), pytrace=False) from None
+
+
 class Reporter:
     """The hooks that gather and write: in the controller, or in the only process."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
+        self._interrupted = False
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self._session.put(report.nodeid, report.outcome, getattr(report, WIRE, None))
 
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """Hear from a worker of pytest-xdist that ends; one that crashed has no output."""
+        self._session.refuse(getattr(node, "workeroutput", {}).get(WIRE, ()))
+
+    def pytest_keyboard_interrupt(self) -> None:
+        self._interrupted = True
+
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
-        complete = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
-        if self._session.write(complete=complete):
+        through = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+        wrong = self._session.write(complete=through and not self._interrupted)
+        if wrong and (through or exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED):
             session.exitstatus = pytest.ExitCode.USAGE_ERROR
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         width, verbosity = terminalreporter._tw.fullwidth, terminalreporter.verbosity
-        for line in self._session.lines(width=width, verbosity=verbosity):
+        if lines := self._session.lines(width=width, verbosity=verbosity):
+            terminalreporter.section("compileguard")
+        for line in lines:
             terminalreporter.write_line(line.text, **line.markup)

@@ -26,7 +26,6 @@ from pytest_compileguard.shadow import Shadow, ShadowCall, Timeable
 from pytest_compileguard.target import own_code, target_name
 from pytest_compileguard.timing import sample_speed
 
-
 _ALTERNATING = (
     "calls of two guarded targets that share code alternate; make all calls of one "
     "before the other, or guard them in two tests"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,14 @@ from pytest_compileguard.finding import Verdict
 from pytest_compileguard.options import Options
 from pytest_compileguard.report.document import document
 from pytest_compileguard.report.summary import SummaryLine, summary_lines
-from pytest_compileguard.report.update import update_lines
+from pytest_compileguard.report.update import refusal_lines, update_lines
 from pytest_compileguard.store import Store
+
+
+_DISABLED = SummaryLine(
+    text="compileguard is disabled (--compileguard-disable): calls ran eager, nothing was checked",
+    yellow=True,
+)
 
 
 def to_wire(verdict: Verdict) -> dict[str, Any]:
@@ -33,21 +40,27 @@ class Session:
         self._by_test: dict[str, tuple[Verdict, ...]] = {}
         self._spoiled: set[str] = set()
         self._changes: Changes | None = None
+        self._refused: dict[str, None] = {}
         self._problems: list[str] = []
 
     def put(self, nodeid: str, outcome: str, wire: list[dict[str, Any]] | None) -> None:
         """Take up one report; a test that did not pass as a whole can't be recorded."""
         if wire is not None:
             self._by_test[nodeid] = tuple(msgspec.convert(wire, list[Verdict], strict=False))
-            self._spoiled.discard(nodeid)
-        if outcome != "passed":
+        if outcome not in ("passed", "rerun"):  # of a rerun, the next attempt decides
             self._spoiled.add(nodeid)
+
+    def refuse(self, problems: Iterable[str]) -> None:
+        """Take up what a worker refused to run, unless another one said the same."""
+        self._refused |= dict.fromkeys(problems)
 
     def write(self, *, complete: bool) -> bool:
         """Write the JSON report, and baselines if asked for; say whether something went wrong.
 
         A session that is not ``complete``, since it was interrupted, moves no baseline.
         """
+        if self._refused:
+            return True
         if self._options.json is not None:
             self._write_document(self._options.json)
         if self._options.update_baseline and complete:
@@ -58,11 +71,17 @@ class Session:
 
     def lines(self, *, width: int, verbosity: int) -> list[SummaryLine]:
         """The summary; nothing at all if no test used the plugin and nothing went wrong."""
-        verdicts = [verdict for some in self._by_test.values() for verdict in some]
-        return [
-            *summary_lines(verdicts, width=width, verbosity=verbosity),
-            *update_lines(self._changes, self._problems, self._store.rootpath),
-        ]
+        rootpath = self._store.rootpath
+        told = update_lines(self._changes, self._problems, rootpath)
+        refused = refusal_lines(tuple(self._refused))
+        if self._options.disable:
+            return [*([_DISABLED] if self._by_test else []), *told, *refused]
+        verdicts = self._verdicts()
+        summary = summary_lines(verdicts, width=width, verbosity=verbosity, rootpath=rootpath)
+        return [*summary, *told, *refused]
+
+    def _verdicts(self) -> list[Verdict]:
+        return [verdict for some in self._by_test.values() for verdict in some]
 
     def _record(self) -> None:
         recordable = [
@@ -77,9 +96,9 @@ class Session:
             self._problems.append(str(error))
 
     def _write_document(self, path: Path) -> None:
-        verdicts = [verdict for some in self._by_test.values() for verdict in some]
+        report = document(self._verdicts(), rootpath=self._store.rootpath)
         try:
-            _write_atomically(path, document(verdicts))
+            _write_atomically(path, report)
         except OSError as error:
             self._problems.append(f"--compileguard-json: can't write {path}: {error.strerror}")
 

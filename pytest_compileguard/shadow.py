@@ -8,6 +8,7 @@ graphs, differentiating, firing hooks) touches it.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -35,9 +36,11 @@ class Prepared:
     target: Callable[..., Any]
     mirror: Mirror
     copies: Copies
+    names: tuple[str, ...]
+    """Of the positional arguments."""
 
     def run(self, cotangents: Cotangents | None = None) -> Side:
-        return run_side(self.target, self.mirror, self.copies, cotangents)
+        return run_side(self.target, self.mirror, self.copies, self.names, cotangents)
 
     def __call__(self) -> object:
         args, kwargs, _ = self.copies
@@ -124,14 +127,8 @@ class Shadow:
         dynamo.forget_compiled_code()
         _, _, mirror = self._make_mirrors(*last.compiled.copies[:2])
         target = self._compile(mirror.target(self._target))
-        prepared = Prepared(target=target, mirror=mirror, copies=last.compiled.copies)
-        self.last = Timeable(
-            call=last.call,
-            eager=last.eager,
-            compiled=prepared,
-            ambient=last.ambient,
-            device=last.device,
-        )
+        prepared = dataclasses.replace(last.compiled, target=target, mirror=mirror)
+        self.last = dataclasses.replace(last, compiled=prepared)
         return self.last
 
     def _prepare(
@@ -145,7 +142,7 @@ class Shadow:
             for mirror in self._mirrors:
                 target = mirror.target(self._target)
                 copies = mirror.arguments(args, kwargs, names)
-                prepared.append(Prepared(target=target, mirror=mirror, copies=copies))
+                prepared.append(Prepared(target=target, mirror=mirror, copies=copies, names=names))
             if self._compiled is None:
                 self._compiled = self._compile(prepared[2].target)
         except IsolationError as error:
@@ -156,9 +153,7 @@ class Shadow:
             return None
         snapshot, eager, twin = prepared
         made.notes |= eager.mirror.notes
-        return snapshot, eager, Prepared(
-            target=self._compiled, mirror=twin.mirror, copies=twin.copies
-        )
+        return snapshot, eager, dataclasses.replace(twin, target=self._compiled)
 
     def _make_mirrors(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -180,13 +175,18 @@ class Shadow:
     def _compile(self, twin: Callable[..., Any]) -> Callable[..., Any]:
         if self.compiled_already:
             return twin  # its mirror compiled it as the test did
+        dynamo.load_backend(self._plan.arguments.backend)
         return torch.compile(twin, **self._plan.arguments.given)
 
     def _untouched(self, made: ShadowCall, versions: dict[str, int]) -> bool:
         """Whether the parameters, which the shadow shares, are as they were."""
         if self._mirrors is None:
             return False
-        moved = [name for name, now in _versions_of(self._mirrors[1]).items() if now != versions.get(name, now)]
+        moved = [
+            name
+            for name, now in _versions_of(self._mirrors[1]).items()
+            if now != versions.get(name, now)
+        ]
         if moved:
             made.problem = (
                 f"the call writes to its parameters ({', '.join(moved[:3])}), which the shadow "
@@ -240,10 +240,10 @@ class Shadow:
         mirror = Mirror(share_parameters=True, compiled_form=dynamo.compiled_form, widens=True)
         args, kwargs, _ = snapshot.copies
         target = mirror.target(snapshot.target)
-        copies = mirror.arguments(args, kwargs, argument_names(self._target, len(args)))
+        copies = mirror.arguments(args, kwargs, snapshot.names)
         wide = {p: t.to(_wide(t.dtype)) for p, t in cotangents.by_path.items()}
         with silenced(), dynamo.eager_stance():
-            side = run_side(target, mirror, copies, Cotangents(wide))
+            side = run_side(target, mirror, copies, snapshot.names, Cotangents(wide))
         return side if side.error is None else f"it raises {type(side.error).__name__}"
 
 
@@ -258,7 +258,7 @@ def _versions(sides: tuple[Prepared, Prepared, Prepared] | None) -> dict[str, in
 def _versions_of(mirror: Mirror) -> dict[str, int]:
     """Version counters of shared parameters; a twin has that of its original."""
     return {
-        path: twin._version
+        path: twin._version  # noqa: SLF001  # no public name
         for path, twin in mirror.state().values()
         if mirror.shares_parameters and isinstance(twin, torch.nn.Parameter)
     }

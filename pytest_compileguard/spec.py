@@ -51,29 +51,29 @@ class CompileCheck(msgspec.Struct, frozen=True, kw_only=True):
     A limit set to ``None`` is switched off, also where an outer marker sets it.
     """
 
-    max_graph_breaks: int | None | UnsetType = UNSET
+    max_graph_breaks: int | UnsetType | None = UNSET
     """Most graph-break sites that are accepted, 0 or more."""
-    max_recompiles: int | None | UnsetType = UNSET
+    max_recompiles: int | UnsetType | None = UNSET
     """Most recompiles that are accepted over the whole call sequence, 0 or more."""
-    min_speedup: float | None | UnsetType = UNSET
+    min_speedup: float | UnsetType | None = UNSET
     """Least speedup, eager time / compiled time, above 0; 1.2 means 20 % more calls a second."""
-    mode: str | None | UnsetType = UNSET
+    mode: str | UnsetType | None = UNSET
     """``mode`` of ``torch.compile``."""
     backend: Any = UNSET
     """``backend`` of ``torch.compile``: a name or a callable."""
-    fullgraph: bool | None | UnsetType = UNSET
+    fullgraph: bool | UnsetType | None = UNSET
     """``fullgraph`` of ``torch.compile``."""
-    dynamic: bool | None | UnsetType = UNSET
+    dynamic: bool | UnsetType | None = UNSET
     """``dynamic`` of ``torch.compile``."""
-    options: dict[str, Any] | None | UnsetType = UNSET
+    options: dict[str, Any] | UnsetType | None = UNSET
     """``options`` of ``torch.compile``."""
-    rtol: float | None | UnsetType = UNSET
+    rtol: float | UnsetType | None = UNSET
     """Relative tolerance of parity, 0 or more; ``None``: by dtype, as ``torch.testing`` does."""
-    atol: float | None | UnsetType = UNSET
+    atol: float | UnsetType | None = UNSET
     """Absolute tolerance of parity, 0 or more; ``None``: by dtype, as ``torch.testing`` does."""
-    warmup: int | None | UnsetType = UNSET
+    warmup: int | UnsetType | None = UNSET
     """Untimed calls of each side before timing, 1 or more."""
-    max_time_s: float | None | UnsetType = UNSET
+    max_time_s: float | UnsetType | None = UNSET
     """Seconds that timing may take for both sides together, above 0."""
 
 
@@ -93,19 +93,12 @@ def compile_check(*targets: Any, **limits: Any) -> Any:
 
     Equal to ``pytest.mark.compile_check(**limits)``, with types. Bare, it checks
     that something was compiled, that compiled and eager agree, and the baseline.
-
-    Raises:
-        SpecError: A limit is unknown or has a value that is not allowed.
+    A limit that is unknown or not allowed is refused when tests are collected:
+    only then is the test known that it stands on.
     """
     import pytest  # noqa: PLC0415  # this room is used without pytest too
 
-    make_spec(limits, origin=MARKER)
-    mark = getattr(pytest.mark, MARKER)
-    if not targets:
-        return mark(**limits)
-    if len(targets) > 1 or limits or not callable(targets[0]):
-        raise SpecError(_positional(MARKER))
-    return mark(targets[0])
+    return getattr(pytest.mark, MARKER)(*targets, **limits)
 
 
 def make_spec(limits: Mapping[str, Any], *, origin: str) -> CompileCheck:

@@ -57,9 +57,11 @@ def _code(target: Any) -> Iterator[types.CodeType]:
     elif hasattr(target, "modules"):
         parts = [target, *(m for m in target.modules() if not _is_torch(type(m)))]
         forwards = (getattr(type(part), "forward", None) for part in parts)
-        yield from (f.__code__ for f in forwards if hasattr(f, "__code__"))
-    elif code := getattr(getattr(type(target), "__call__", None), "__code__", None):
-        yield code
+        codes = (getattr(forward, "__code__", None) for forward in forwards)
+        yield from (code for code in codes if code is not None)
+    else:
+        call = inspect.getattr_static(type(target), "__call__", None)
+        yield from [call.__code__] if isinstance(call, types.FunctionType) else []
 
 
 def _is_torch(kind: type) -> bool:

@@ -210,9 +210,9 @@ def _compile_time_s(events: Iterable[TraceEvent]) -> float:
         for name in ("compilation_metrics", "bwd_compilation_metrics"):
             metrics = event.metadata.get(name)
             if isinstance(metrics, dict):
-                total_us += int(metrics.get("duration_us") or 0)
-                total_us -= int(metrics.get("structured_logging_overhead_us") or 0)
-    return max(total_us, 0) / 1e6
+                observing_us = int(metrics.get("structured_logging_overhead_us") or 0)
+                total_us += max(int(metrics.get("duration_us") or 0) - observing_us, 0)
+    return total_us / 1e6
 
 
 def _skip(event: TraceEvent, frames: dict[str, Frame]) -> Fallback:
@@ -277,8 +277,8 @@ def _became_dynamic(compile_id: str, graphs: dict[str, dict[str, Any]]) -> bool:
 def _freedom(sizes: dict[str, Any]) -> int:
     """Count symbolic sizes and lifted numbers among the inputs of a graph."""
     symbols = {s for size in sizes.values() for s in _symbols(size)}
-    lifted = sum(name.startswith("l_") and size == [] for name, size in sizes.items())
-    return len(symbols) + lifted
+    lifted = [name for name, size in sizes.items() if name.startswith("l_") and size == []]
+    return len(symbols) + len(lifted)
 
 
 def _symbols(size: object) -> list[str]:

@@ -122,7 +122,8 @@ def rooms_imported(file: Path) -> list[tuple[str, Access]]:
     found = []
     for module, level in imports_of(file):
         parts = module.split(".")
-        if parts[0] != HOME.name or len(parts) < 2:
+        # The version is no room: it stands in the package itself, above all imports.
+        if parts[0] != HOME.name or len(parts) < 2 or parts[1] == "__version__":
             continue
         known = parts[1] in ROOMS
         room = parts[1] if known or (HOME / f"{parts[1]}.py").exists() else "__init__"

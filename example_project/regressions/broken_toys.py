@@ -57,11 +57,11 @@ def matmul(x: Tensor, y: Tensor) -> Tensor:
     return x @ y
 
 
-def _forward(graph: fx.GraphModule, _inputs: list[Tensor]) -> Callable[..., Any]:
+def _forward(graph: fx.GraphModule, _inputs: list[Tensor]) -> Any:
     return make_boxed_func(graph.forward)
 
 
-def _scaled_backward(graph: fx.GraphModule, _inputs: list[Tensor]) -> Callable[..., Any]:
+def _scaled_backward(graph: fx.GraphModule, _inputs: list[Tensor]) -> Any:
     def run(*args: Any) -> list[Any]:
         *others, last = graph(*args)
         return [*others, last * 1.02]

@@ -39,13 +39,17 @@ class RandomState:
 def random_state() -> RandomState:
     """Read all generators. numpy's is read only where something else imported numpy."""
     numpy = sys.modules.get("numpy")
-    cuda = torch.cuda.device_count() if torch.cuda.is_initialized() else 0
+    cuda = torch.cuda.device_count() if _cuda_in_use() else 0
     return RandomState(
         cpu=torch.get_rng_state(),
         cuda=tuple(torch.cuda.get_rng_state(index) for index in range(cuda)),
         python=random.getstate(),
         numpy=None if numpy is None else numpy.random.get_state(),
     )
+
+
+def _cuda_in_use() -> bool:
+    return bool(torch.cuda.is_initialized())  # type: ignore[no-untyped-call]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -25,6 +25,14 @@ class Cells:
     keyword_defaults: dict[str, Any]
 
 
+def content_of(cell: types.CellType) -> Any:
+    """What a closure cell holds; ``Cells.EMPTY`` if its name is bound later."""
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return Cells.EMPTY
+
+
 def stateful_names(function: types.FunctionType) -> list[str]:
     """Globals that a function reads and that hold state, or that it assigns."""
     read, assigned = _global_names(function.__code__)
@@ -50,11 +58,11 @@ def rebuild(real: types.FunctionType, cells: Cells, known: Any) -> types.Functio
         twin.__globals__.update(cells.names)
     twin.__defaults__ = cells.defaults
     twin.__kwdefaults__ = cells.keyword_defaults or None
-    return twin  # type: ignore[no-any-return]
+    return twin
 
 
 def _bare(real: types.FunctionType, cells: Cells) -> types.FunctionType:
-    read, assigned = _global_names(real.__code__)
+    _, assigned = _global_names(real.__code__)
     own = bool(assigned) or any(cells.names[n] is not real.__globals__[n] for n in cells.names)
     space = dict(real.__globals__) if own else real.__globals__
     closure = tuple(types.CellType() for _ in real.__closure__ or ())
@@ -65,12 +73,7 @@ def _bare(real: types.FunctionType, cells: Cells) -> types.FunctionType:
 
 
 def _unchanged(real: types.FunctionType, cells: Cells) -> bool:
-    contents = []
-    for cell in real.__closure__ or ():
-        try:
-            contents.append(cell.cell_contents)
-        except ValueError:
-            contents.append(Cells.EMPTY)
+    contents = [content_of(cell) for cell in real.__closure__ or ()]
     assigned = _global_names(real.__code__)[1]
     return (
         not assigned

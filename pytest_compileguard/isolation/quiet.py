@@ -31,6 +31,6 @@ def _reject(_record: logging.LogRecord) -> bool:
 
 
 def _pytest_handlers() -> list[logging.Handler]:
-    """pytest's handlers; the same ones may also be attached to logs that don't propagate."""
+    """Pytest's handlers; the same ones may also be attached to logs that don't propagate."""
     handlers = logging.getLogger().handlers
     return [h for h in handlers if type(h).__module__.startswith("_pytest.")]

@@ -155,17 +155,18 @@ def storage_key(tensor: torch.Tensor) -> int | None:
 
 
 def _storage_key(tensor: torch.Tensor) -> int:
-    return int(tensor.untyped_storage()._cdata)
+    # Each access makes a new Python object; only this tells storages apart.
+    return int(tensor.untyped_storage()._cdata)  # noqa: SLF001  # no public name
 
 
 def _span_bytes(tensor: torch.Tensor) -> tuple[int, int]:
     """First and last byte of the storage that a tensor can reach."""
     size = tensor.element_size()
-    first = tensor.storage_offset() * size
+    first = int(tensor.storage_offset()) * size
     if tensor.numel() == 0:
         return first, first
     reach = sum((n - 1) * s for n, s in zip(tensor.size(), tensor.stride(), strict=True))
-    return first, first + (reach + 1) * size
+    return first, first + (int(reach) + 1) * size
 
 
 def _copy_bytes(storage: torch.UntypedStorage, start: int, end: int) -> torch.UntypedStorage:

@@ -6,11 +6,14 @@ tolerances by dtype unless the test gives others.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 from typing import Any, NamedTuple
 
 import torch
+
+from pytest_compileguard.isolation.tensors import is_plain
 
 # The defaults of torch.testing.assert_close (its documentation lists them), needed where a
 # test gives only one of the two.
@@ -79,7 +82,9 @@ def _form(actual: torch.Tensor, expected: torch.Tensor, *, strict: bool) -> Diff
     if strict and expected.layout == torch.strided and not expected.is_nested:
         a, e = _visible_strides(actual), _visible_strides(expected)
         if a != e:
-            return Difference("kind", f"stride: compiled {actual.stride()}, eager {expected.stride()}")
+            return Difference(
+                "kind", f"stride: compiled {actual.stride()}, eager {expected.stride()}"
+            )
     return None
 
 
@@ -93,6 +98,8 @@ def _visible_strides(tensor: torch.Tensor) -> list[int]:
 def _values(
     actual: torch.Tensor, expected: torch.Tensor, tolerance: Tolerance
 ) -> Difference | None:
+    if _are_one(actual, expected):
+        return None
     rtol, atol = tolerance.for_dtype(expected.dtype)
     try:
         torch.testing.assert_close(
@@ -104,8 +111,18 @@ def _values(
             check_stride=False,
         )
     except AssertionError as error:
-        return Difference("value", _word(actual.detach(), expected.detach(), rtol, atol, str(error)))
+        return Difference(
+            "value", _word(actual.detach(), expected.detach(), rtol, atol, str(error))
+        )
     return None
+
+
+def _are_one(actual: torch.Tensor, expected: torch.Tensor) -> bool:
+    """Whether both are the same memory, or the same bits: cheaper than tolerances."""
+    if not is_plain(actual) or not is_plain(expected):
+        return False
+    shared = actual.data_ptr() == expected.data_ptr() and actual.stride() == expected.stride()
+    return shared or torch.equal(actual.detach(), expected.detach())
 
 
 def _word(
@@ -123,8 +140,8 @@ def _word(
     count = int((gap > allowed.reshape(gap.shape)).sum())
     difference = abs(wide(a) - wide(e))
     return (
-        f"greatest difference {difference:.3g} at index {list(index)}: compiled {a:.8g}, eager {e:.8g}; "
-        f"{count} of {expected.numel()} elements differ (rtol {rtol:g}, atol {atol:g})"
+        f"greatest difference {difference:.3g} at index {list(index)}: compiled {a:.8g}, "
+        f"eager {e:.8g}; {count} of {expected.numel()} elements differ (rtol {rtol:g}, atol {atol:g})"
     )
 
 
@@ -151,9 +168,15 @@ def _others(actual: Any, expected: Any) -> Difference | None:
     if kind.__module__ == "numpy" and hasattr(actual, "dtype"):
         same = bool(((actual == expected) | ((actual != actual) & (expected != expected))).all())  # noqa: PLR0124
         return None if same else Difference("value", f"compiled {actual!r}, eager {expected!r}")
-    if callable(actual) or kind.__eq__ is object.__eq__:
+    if callable(actual) or not _defines_equality(kind):
         raise NotImplementedError(f"values of type {kind.__qualname__} can't be compared")
-    same = actual == expected
-    if not isinstance(same, bool):
+    equal: object = None
+    with contextlib.suppress(Exception):  # any class may refuse in its own way
+        equal = actual == expected
+    if not isinstance(equal, bool):
         raise NotImplementedError(f"values of type {kind.__qualname__} can't be compared")
-    return None if same else Difference("value", f"compiled {actual!r}, eager {expected!r}")
+    return None if equal else Difference("value", f"compiled {actual!r}, eager {expected!r}")
+
+
+def _defines_equality(kind: type) -> bool:
+    return any("__eq__" in vars(base) for base in kind.__mro__ if base is not object)

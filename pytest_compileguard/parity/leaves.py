@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import torch
@@ -22,6 +24,7 @@ def leaves_of(value: Any, path: str, *, objects: bool = False) -> list[Leaf]:
 
 
 def tensors_of(leaves: list[Leaf]) -> list[tuple[str, torch.Tensor]]:
+    """The leaves that are tensors."""
     return [(leaf.path, leaf.value) for leaf in leaves if isinstance(leaf.value, torch.Tensor)]
 
 
@@ -43,16 +46,22 @@ class _Walk:
             return [Leaf(path, value)]
         self._open.add(id(value))
         kind = [Leaf(f"{path} (type)", type(value).__qualname__)]
-        inner = [self.leaves(part, f"{path}.{name}") for name, part in parts.items()]
+        inner = [self.leaves(part, path + name) for name, part in parts.items()]
         self._open.discard(id(value))
         return sum(inner, kind)
 
     def _attributes(self, value: Any) -> dict[str, Any] | None:
         if isinstance(value, type | torch.Tensor | torch.nn.Module):
             return None
+        # pytree knows containers by their exact class only.
+        if isinstance(value, Mapping):
+            return {f"[{key!r}]": part for key, part in value.items()}
+        if isinstance(value, list | tuple | collections.deque):
+            return {f"[{index}]": part for index, part in enumerate(value)}
         if dataclasses.is_dataclass(value):
-            return {f.name: getattr(value, f.name, None) for f in dataclasses.fields(value)}
+            names = [field.name for field in dataclasses.fields(value)]
+            return {f".{name}": getattr(value, name, None) for name in names}
         attributes = getattr(value, "__dict__", None)
         if self._objects and attributes and not callable(value):
-            return dict(attributes)
+            return {f".{name}": part for name, part in attributes.items()}
         return None

@@ -171,7 +171,8 @@ def _reasons(verdicts: Sequence[Verdict]) -> list[SummaryLine]:
 
 def _improvements(verdicts: Sequence[Verdict]) -> list[SummaryLine]:
     """Offer to tighten baselines that are worse than what was observed."""
-    better = [verdict for verdict in verdicts if any(map(is_improvement, verdict.findings))]
+    sound = (verdict for verdict in verdicts if verdict.recordable and not verdict.fails)
+    better = [verdict for verdict in sound if any(map(is_improvement, verdict.findings))]
     if not better:
         return []
     count = counted(len(better), "check")

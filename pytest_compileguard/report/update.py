@@ -18,11 +18,15 @@ def update_lines(
 ) -> list[SummaryLine]:
     """One line for each entry that was added or changed, one with the totals, then problems."""
     lines = [] if changes is None else _told(changes, rootpath)
-    lines += [
-        SummaryLine(text=plain_line(f"ERROR: compileguard: {text}", _MOST_IN_LINE), red=True)
-        for text in problems
+    shown = [f"ERROR: compileguard: {relative(text, rootpath)}" for text in problems]
+    return [*lines, *(SummaryLine(text=plain_line(t, _MOST_IN_LINE), red=True) for t in shown)]
+
+
+def refusal_lines(refused: Sequence[str]) -> list[SummaryLine]:
+    """One line for each test that workers refused to run, as pytest itself words such errors."""
+    return [
+        SummaryLine(text=plain_line(f"ERROR: {text}", _MOST_IN_LINE), red=True) for text in refused
     ]
-    return lines
 
 
 def _told(changes: Changes, rootpath: Path) -> list[SummaryLine]:

@@ -89,13 +89,14 @@ def make_functions(device: str) -> Iterator[tuple[str, Function, tuple[Any, ...]
     """Name functions and arguments, from launch-bound to compute-bound."""
     large, matrix = (8192, 8192) if device == "cuda" else (1024, 512)
     half = torch.bfloat16 if device == "cuda" else torch.float32
+    width = 1024 if device == "cuda" else 128
     mlp = torch.nn.Sequential(
-        torch.nn.Linear(1024, 1024), torch.nn.ReLU(), torch.nn.Linear(1024, 1024)
+        torch.nn.Linear(width, width), torch.nn.ReLU(), torch.nn.Linear(width, width)
     )
-    encoder = torch.nn.TransformerEncoderLayer(512, 8, batch_first=True, dropout=0.0)
-    tokens = (8, 512, 512) if device == "cuda" else (1, 64, 512)
+    tokens = (8, 512, 512) if device == "cuda" else (1, 32, 128)
+    encoder = torch.nn.TransformerEncoderLayer(tokens[-1], 8, batch_first=True, dropout=0.0)
     yield "transform small", transform, (torch.randn(32, 1024, device=device),)
-    yield "MLP", mlp.eval().to(device), (torch.randn(32, 1024, device=device),)
+    yield "MLP", mlp.eval().to(device), (torch.randn(32, width, device=device),)
     yield (
         "encoder layer",
         encoder.eval().to(device, half),

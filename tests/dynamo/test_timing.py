@@ -83,8 +83,8 @@ def compiled_product() -> Call:
 
 
 def test_a_side_that_does_twice_the_work_is_found_slower_either_way() -> None:
-    faster = observe(two_products, one_product, limit=1.25)
-    slower = observe(one_product, two_products, limit=0.8)
+    faster = observe(two_products, one_product, limit=1.25, max_time_s=5)
+    slower = observe(one_product, two_products, limit=0.8, max_time_s=5)
 
     assert decision(faster, 1.25) == "above"
     assert decision(slower, 0.8) == "below"
@@ -93,8 +93,11 @@ def test_a_side_that_does_twice_the_work_is_found_slower_either_way() -> None:
 def test_the_same_function_on_both_sides_keeps_a_limit_below_1_and_fails_one_above() -> None:
     compiled = compiled_product()
 
-    assert decision(observe(compiled, compiled, limit=0.8), 0.8) == "above"
-    assert decision(observe(compiled, compiled, limit=1.25), 1.25) == "below"
+    kept = observe(compiled, compiled, limit=0.8, max_time_s=5)
+    missed = observe(compiled, compiled, limit=1.25, max_time_s=5)
+
+    assert decision(kept, 0.8) == "above"
+    assert decision(missed, 1.25) == "below"
 
 
 def test_the_record_says_how_the_samples_were_taken() -> None:

@@ -19,7 +19,7 @@ from pytest_compileguard.observation import Clock, SpeedObservation
 from pytest_compileguard.speed import speed
 from pytest_compileguard.timing import sample_speed
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("compiler_loaded")]
 
 Call = Callable[[], object]
 

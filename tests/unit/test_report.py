@@ -13,7 +13,7 @@ import pytest
 from pytest_compileguard.baseline import Baseline
 from pytest_compileguard.entries import FactsEntry, Recorded, TimingEntry
 from pytest_compileguard.environment import Environment
-from pytest_compileguard.finding import Finding, Verdict
+from pytest_compileguard.finding import Verdict
 from pytest_compileguard.observation import (
     BreakSite,
     CompileObservation,
@@ -152,7 +152,9 @@ def verdict_of(
         strict=False,
         update_baseline=False,
     )
-    observation = Observation(compile=compilation, parity=parity, speed=speed or speed_of(1.3, 1.32))
+    observation = Observation(
+        compile=compilation, parity=parity, speed=speed or speed_of(1.3, 1.32)
+    )
     return judge(msgspec.structs.replace(plan, **changes), observation, environment, baseline)
 
 
@@ -166,35 +168,32 @@ RECORDED = Recorded(
     driver="580.1",
     platform="linux-x86_64",
 )
-STORED = Baseline(
-    facts=FactsEntry(
-        graph_breaks=0,
-        break_events=0,
-        recompiles=0,
-        graphs=3,
-        ops=12,
-        kernels=2,
-        breaks=(),
-        backend="inductor",
-        mode=None,
-        calls=3,
-        recorded=RECORDED,
-    ),
-    facts_note="",
-    timing=TimingEntry(
-        speedup=2.0,
-        speedup_low=1.99,
-        speedup_high=2.01,
-        eager_ms=0.3,
-        compiled_ms=0.15,
-        pairs=400,
-        clock="wall",
-        backend="inductor",
-        mode=None,
-        recorded=RECORDED,
-    ),
-    timing_note="",
+FACTS = FactsEntry(
+    graph_breaks=0,
+    break_events=0,
+    recompiles=0,
+    graphs=3,
+    ops=12,
+    kernels=2,
+    breaks=(),
+    backend="inductor",
+    mode=None,
+    calls=3,
+    recorded=RECORDED,
 )
+TIMING = TimingEntry(
+    speedup=2.0,
+    speedup_low=1.99,
+    speedup_high=2.01,
+    eager_ms=0.3,
+    compiled_ms=0.15,
+    pairs=400,
+    clock="wall",
+    backend="inductor",
+    mode=None,
+    recorded=RECORDED,
+)
+STORED = Baseline(facts=FACTS, facts_note="", timing=TIMING, timing_note="")
 BROKEN = compilation_with(SITE, recompiles=(RECOMPILE,))
 
 
@@ -242,7 +241,7 @@ passed: graph breaks 0 of 0, recompiles 0 of 1, speedup 1.31x [1.30, 1.32], limi
 not checked: baseline (none for NVIDIA H200, torch 2.11; \
 record with --compileguard-update-baseline)
 
-test_mlp[cpu::1] (other): 2 of 7 checks failed
+test_mlp[cpu::1] (other): 2 of 8 checks failed
   fallbacks      observed 1    limit 0
     ran eager, models/mlp.py:40 in forward, call 3: torch.compile is off
       check that the target computes with tensors, and that nothing turns torch.compile off: \
@@ -252,7 +251,8 @@ passed: parity 3 of 3 calls
 inconclusive: trace (graph breaks can't be trusted: the counters disagree), \
 speedup (the samples don't count: a tracer)
 not checked: isolation (argument 1 is a file), \
-baseline (the numbers of the trace can't be trusted)"""
+baseline (the numbers of the trace can't be trusted), \
+baseline speedup (no speedup was measured)"""
 
 
 def test_a_test_with_several_checks_names_them() -> None:
@@ -309,9 +309,7 @@ baseline graphs improved 3 -> 2; record with --compileguard-update-baseline"""
 
 
 def test_a_regression_says_what_was_stored_and_how_to_accept_it() -> None:
-    verdict = verdict_of(
-        compilation=compilation_with(SITE), max_graph_breaks=None, baseline=STORED
-    )
+    verdict = verdict_of(compilation=compilation_with(SITE), max_graph_breaks=None, baseline=STORED)
     assert failure_text([verdict], rootpath=ROOT) == WORSE
 
 
@@ -329,9 +327,7 @@ def test_a_compile_error_is_shown_whole_with_all_that_it_prevented() -> None:
     error = "BackendCompilerFailed: backend='toy' raised\nRuntimeError: no"
     failed = NotObserved(reason="compiling failed")
     verdict = verdict_of(
-        compilation=compilation_with(
-            graphs=0, error=error, error_remedy="choose another backend"
-        ),
+        compilation=compilation_with(graphs=0, error=error, error_remedy="choose another backend"),
         parity=failed,
         speed=failed,
     )
@@ -355,9 +351,7 @@ def test_strict_shows_what_is_unclear_as_the_cause() -> None:
 
 
 def test_a_strict_verdict_without_findings_says_that_nothing_was_checked() -> None:
-    empty = msgspec.structs.replace(
-        verdict_of(strict=True), findings=(), outcome="not_checked"
-    )
+    empty = msgspec.structs.replace(verdict_of(strict=True), findings=(), outcome="not_checked")
     assert failure_text([empty], rootpath=None) == "test_mlp: nothing was checked (strict)"
 
 
@@ -456,3 +450,278 @@ def session() -> list[Verdict]:
     ]
 
 
+REASONS = """\
+4 checks: 2 failed, 1 inconclusive, 1 passed
+inconclusive: speedup in 1 check: 1.20x [1.15, 1.25]: the limit 1.20x lies inside
+not checked: baseline in 2 checks: none for NVIDIA H200, torch 2.11; \
+record with --compileguard-update-baseline
+not checked: graph breaks, recompiles, baseline in 1 check: nothing was compiled
+not checked: parity in 1 check: it was never called
+not checked: speedup in 1 check: timing is off (--compileguard-no-timing)
+better than the baseline: 1 check; record with --compileguard-update-baseline"""
+TABLES = {
+    100: """\
+check                           graphs  breaks  recompiles  parity             speedup       verdict
+tests/test_a.py::test_a              1       0           0     3/3  1.20x [1.15, 1.25]  inconclusive
+tests/test_b.py::test_b              -       -           -       -                   -        failed
+tests/test_lon..oder[bf16-512]       1       0           0     3/3                   -        passed
+tests/test_mlp.py::test_mlp          3       1           1     3/3  1.04x [1.03, 1.05]        failed
+""",
+    80: """\
+check                          breaks  recompiles  parity  speedup       verdict
+tests/test_a.py::test_a             0           0     3/3    1.20x  inconclusive
+tests/test_b.py::test_b             -           -       -        -        failed
+tests/test_lon..der[bf16-512]       0           0     3/3        -        passed
+tests/test_mlp.py::test_mlp         1           1     3/3    1.04x        failed
+""",
+    60: """\
+check              breaks  recompiles  speedup       verdict
+tests/te..:test_a       0           0    1.20x  inconclusive
+tests/te..:test_b       -           -        -        failed
+tests/te..16-512]       0           0        -        passed
+tests/te..est_mlp       1           1    1.04x        failed
+""",
+    40: """\
+check               breaks       verdict
+tests/te..::test_a       0  inconclusive
+tests/te..::test_b       -        failed
+tests/te..f16-512]       0        passed
+tests/te..test_mlp       1        failed
+""",
+}
+
+
+@pytest.mark.parametrize("width", TABLES)
+def test_the_summary_at_every_width(width: int) -> None:
+    table = TABLES[width]
+    assert texts(session(), width=width) == f"{table}{REASONS}"
+    assert max(map(len, table.splitlines())) <= width
+
+
+def test_a_wide_terminal_shows_the_time_of_compiling() -> None:
+    heading, row, *_ = texts(session()[:1], width=120).splitlines()
+    assert heading.split()[-2:] == ["compiling", "verdict"]
+    assert row.endswith("  1.04x [1.03, 1.05]     12.3 s   failed")
+
+
+def test_a_check_that_fails_is_not_offered_as_a_better_baseline() -> None:
+    slower = verdict_of(baseline=STORED)
+    assert slower.fails
+    assert "baseline graphs improved 3 -> 1" in failure_text([slower], rootpath=ROOT)
+    assert "better than the baseline" not in texts([slower])
+
+
+def test_the_order_of_the_tests_changes_nothing() -> None:
+    verdicts = session()
+    assert texts(verdicts[::-1]) == texts(verdicts)
+    assert document(verdicts[::-1]) == document(verdicts)
+
+
+def test_no_verdicts_no_summary() -> None:
+    assert summary_lines([], width=80, verbosity=0) == []
+
+
+def test_colours_follow_what_a_reader_must_do() -> None:
+    facts = msgspec.structs.replace(FACTS, graphs=1)
+    timing = msgspec.structs.replace(TIMING, speedup=1.3)
+    stored = msgspec.structs.replace(STORED, facts=facts, timing=timing)
+    fine = verdict_of("a.py::a", baseline=stored)
+    unclear = verdict_of("b.py::b")
+    failing = verdict_of("c.py::c", strict=True)
+    lines = summary_lines([fine, unclear, failing], width=100, verbosity=0)
+    heading, *rows, totals, reason = lines
+    assert heading.markup == {"red": False, "green": False, "yellow": False, "bold": True}
+    assert [(row.red, row.green, row.yellow) for row in rows] == [
+        (False, True, False),
+        (False, False, True),
+        (True, False, False),
+    ]
+    assert (totals.text, totals.red) == ("3 checks: 1 failed, 2 passed", True)
+    assert reason.yellow
+    (_, _, green) = summary_lines([fine], width=100, verbosity=0)
+    assert green.green
+
+
+QUIET = """\
+check                     breaks  recompiles  parity             speedup  verdict
+tests/test_b.py::test_b        -           -       -                   -   failed
+tests/test_..y::test_mlp       1           1     3/3  1.04x [1.03, 1.05]   failed"""
+
+
+def test_quiet_lists_only_what_fails() -> None:
+    assert texts(session(), width=81, verbosity=-1) == f"{QUIET}\n{REASONS}"
+    nothing = texts([verdict_of(baseline=NotObserved(reason="off"))], verbosity=-1)
+    assert nothing == "1 check: 1 passed\nnot checked: baseline in 1 check: off"
+
+
+DETAILS = """\
+  failed        graph breaks 1, limit 0
+    models/mlp.py:41 in forward    print(x.shape)
+      Failed to trace builtin operator (GB0059): move the call out of the compiled region
+  passed        recompiles 1 of 1 (call 2, 0/1 forward: x.size(0) 32 -> 48, then dynamic)
+    call 2, 0/1 forward: x.size(0) 32 -> 48 (automatic dynamic)    models/mlp.py:40
+  passed        parity 3 of 3 calls
+  failed        speedup 1.04x [1.03, 1.05], limit 1.20x
+      eager 0.310 ms, compiled 0.298 ms, 400 pairs
+  not checked   baseline none for NVIDIA H200, torch 2.11; \
+record with --compileguard-update-baseline"""
+
+
+def test_verbose_shows_every_finding_with_its_evidence() -> None:
+    lines = texts(session()[:1], verbosity=1).splitlines()
+    assert "\n".join(lines[2:-2]) == DETAILS
+
+
+def test_parity_that_failed_or_compared_nothing_is_told_in_its_column() -> None:
+    mismatch = Mismatch(call=0, path="output", kind="kind", message="a list, not a tuple")
+    differs = verdict_of(parity=msgspec.structs.replace(PARITY, mismatches=(mismatch,)))
+    nothing = verdict_of("tests/test_z.py::test_z", parity=NotObserved(reason="no"))
+    partly = verdict_of(
+        "tests/test_y.py::test_y", parity=msgspec.structs.replace(PARITY, calls_compared=2)
+    )
+    rows = texts([differs, partly, nothing]).splitlines()[1:4]
+    assert [row.split()[4] for row in rows] == ["failed", "2/3", "failed"]
+
+
+def test_numbers_that_can_not_be_trusted_are_marked() -> None:
+    untrusted = compilation_with(unreliable=("they disagree",))
+    row = texts([verdict_of(compilation=untrusted)]).splitlines()[1]
+    assert row.split()[1:4] == ["1?", "0?", "0?"]
+
+
+# --- the JSON report -------------------------------------------------------------------------
+
+
+def test_the_document_holds_the_contract() -> None:
+    verdict = verdict_of(compilation=BROKEN, speed=speed_of(1.03, 1.05, 1.61))
+    data = document([verdict], rootpath=ROOT)
+    assert data.endswith(b"]}\n")
+    report = json.loads(data)
+    assert (report["schema"], report["environment"]["device_name"]) == (1, "NVIDIA H200")
+    (check,) = report["checks"]
+    assert (check["nodeid"], check["name"], check["outcome"]) == (NODEID, "ToyModel", "failed")
+    speed = {
+        name: round(check["observed"].pop(name), 3)
+        for name in ("speedup", "speedup_low", "speedup_high", "eager_ms", "device_speedup")
+    }
+    assert speed == {
+        "speedup": 1.04,
+        "speedup_low": 1.03,
+        "speedup_high": 1.05,
+        "eager_ms": 0.31,
+        "device_speedup": 1.61,
+    }
+    assert check["observed"] == {
+        "calls": 3,
+        "graphs": 3,
+        "ops": 12,
+        "graph_breaks": 1,
+        "break_events": 1,
+        "recompiles": 1,
+        "fallbacks": 0,
+        "limit_hit": False,
+        "parity": "passed",
+        "compiled_ms": pytest.approx(0.298),
+        "pairs": 400,
+        "compile_time_s": 12.34,
+        "kernels": 2,
+        "peak_memory_bytes": None,
+        "cache_hits": 0,
+        "cache_misses": 1,
+        "error": None,
+    }
+    assert check["graph_breaks"] == [
+        {
+            "file": "models/mlp.py",
+            "line": 41,
+            "function": "forward",
+            "source": "print(x.shape)",
+            "reason": "Failed to trace builtin operator",
+            "id": "GB0059",
+            "hint": "move the call out of the compiled region",
+            "events": 1,
+            "call": 0,
+            "allowed": False,
+        }
+    ]
+    (recompile,) = check["recompiles"]
+    assert recompile["call"] == 1
+    assert (recompile["compile_id"], recompile["frame"]) == ("0/1", "forward")
+    assert (recompile["guard"], recompile["kind"]) == (RECOMPILE.guard, "automatic_dynamic")
+    finding = next(f for f in check["findings"] if f["metric"] == "graph_breaks")
+    assert (finding["status"], finding["observed"], finding["limit"]) == ("failed", 1, 0)
+    assert (finding["baseline"], finding["message"]) == (None, "1, limit 0")
+    assert finding["evidence"][0] == "models/mlp.py:41 in forward    print(x.shape)"
+    assert len(check["samples"]["eager_s"]) == 400
+    assert (check["backend"], check["mode"], check["unreliable"]) == ("inductor", None, [])
+
+
+def test_allowed_breaks_are_listed_and_not_counted() -> None:
+    allowed = msgspec.structs.replace(SITE, allowed=True)
+    (check,) = loaded([verdict_of(compilation=compilation_with(allowed))])["checks"]
+    assert check["observed"]["graph_breaks"] == 0
+    assert [site["allowed"] for site in check["graph_breaks"]] == [True]
+
+
+def test_what_was_not_observed_is_null_with_a_reason() -> None:
+    nothing = NotObserved(reason="it was never called")
+    verdict = verdict_of(
+        compilation=nothing, parity=nothing, speed=nothing, environment=None, baseline=nothing
+    )
+    report = loaded([verdict])
+    assert report["environment"] is None
+    (check,) = report["checks"]
+    parity = check["observed"].pop("parity")
+    assert (parity, set(check["observed"].values())) == ("not_checked", {None})
+    reasons = {finding["metric"]: finding["message"] for finding in check["findings"]}
+    assert reasons["compiled"] == "nothing was compiled: it was never called"
+    assert reasons["speedup"] == "it was never called"
+    assert (check["samples"], check["graph_breaks"], check["recompiles"]) == (None, [], [])
+
+
+@pytest.mark.parametrize(
+    ("parity", "word"),
+    (
+        (PARITY, "passed"),
+        (msgspec.structs.replace(PARITY, calls_compared=0), "failed"),
+        (msgspec.structs.replace(PARITY, calls_compared=2), "not_checked"),
+    ),
+)
+def test_parity_has_three_words(parity: ParityObservation, word: str) -> None:
+    (check,) = loaded([verdict_of(parity=parity)])["checks"]
+    assert check["observed"]["parity"] == word
+
+
+def test_void_samples_give_no_speedup_and_stay_raw() -> None:
+    void = msgspec.structs.replace(speed_of(1.3, 1.32), void="a tracer")
+    (check,) = loaded([verdict_of(speed=void)])["checks"]
+    assert (check["observed"]["speedup"], check["observed"]["pairs"]) == (None, None)
+    assert (check["samples"]["void"], len(check["samples"]["eager_s"])) == ("a tracer", 400)
+
+
+def test_numbers_that_json_lacks_never_appear() -> None:
+    broken = msgspec.structs.replace(speed_of(1.3, 1.32), eager_s=(math.nan, math.inf))
+    verdict = verdict_of(
+        compilation=compilation_with(compile_time_s=math.inf), speed=broken, min_speedup=None
+    )
+    data = document([verdict])
+    assert b"NaN" not in data
+    assert b"Infinity" not in data
+    (check,) = json.loads(data)["checks"]
+    assert check["observed"]["compile_time_s"] is None
+    assert check["samples"]["eager_s"] == [None, None]
+
+
+def test_the_environment_is_that_of_the_gpu_and_others_are_named() -> None:
+    on_cpu = verdict_of("a.py::a", environment=CPU)
+    report = loaded([on_cpu, verdict_of("b.py::b")])
+    assert report["environment"]["device_type"] == "cuda"
+    first, second = report["checks"]
+    assert first["environment"]["device_name"] == "Some CPU"
+    assert second["environment"] is None
+    assert loaded([on_cpu])["environment"]["device_type"] == "cpu"
+    assert loaded([on_cpu], environment=GPU)["environment"]["device_type"] == "cuda"
+
+
+def test_a_session_without_checks_has_a_document() -> None:
+    assert document([]) == b'{"schema": 1, "environment": null, "checks": []}\n'

@@ -189,7 +189,7 @@ def test_too_few_pairs_have_no_interval_and_decide_nothing() -> None:
 
     assert not one_less.defined
     assert (one_less.ratio, one_less.low, one_less.high) == (2.0, 0, math.inf)
-    assert {decide(one_less, limit) for limit in (1e-9, 1.0, 1e9)} == {"undecided"}
+    assert {decide(one_less, limit) for limit in (0.0, 1e-9, 1.0, 1e9)} == {"undecided"}
     assert not settled(one_less, None)
     assert not settled(one_less, 1.0)
 

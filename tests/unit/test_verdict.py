@@ -264,6 +264,15 @@ def test_a_check_without_fault_passes_in_every_finding() -> None:
     assert verdict.speed.speedup == pytest.approx(1.3)
 
 
+def test_one_call_with_one_operator_and_one_leaf_is_enough() -> None:
+    verdict = verdict_of(
+        compilation=make_compilation(calls=1, ops=1),
+        parity=make_parity(calls=1, calls_compared=1, leaves_compared=1),
+        baseline=make_baseline(facts=make_facts(calls=1, ops=1)),
+    )
+    assert set(statuses_of(verdict).values()) == {"passed"}
+
+
 def test_one_failed_finding_outweighs_an_inconclusive_one() -> None:
     verdict = verdict_of(
         compilation=make_compilation(break_sites=(make_site(),)), speed=make_speed(1.2, 0.05)
@@ -330,6 +339,14 @@ def test_why_nothing_was_compiled_is_said_once() -> None:
     assert finding_of(verdict, "fallbacks").status == "passed"
 
 
+@pytest.mark.parametrize(
+    "changes", ({"break_sites": (make_site(),)}, {"fallbacks": (make_fallback(),)})
+)
+def test_a_shown_cause_needs_no_search_for_a_switch(changes: dict[str, Any]) -> None:
+    compilation = make_compilation(**changes, graphs=0)
+    assert finding_of(verdict_of(compilation=compilation), "compiled").remedy == ""
+
+
 def test_breaks_that_no_limit_shows_stand_with_nothing_compiled() -> None:
     compilation = make_compilation(graphs=0, break_sites=(make_site(),))
     unlimited = finding_of(verdict_of(compilation=compilation, max_graph_breaks=None), "compiled")
@@ -388,6 +405,13 @@ def test_a_limit_hit_fails_though_no_fallback_names_it() -> None:
             "    /repo/models/mlp.py:40"
         ),
     )
+
+
+def test_a_named_limit_hit_is_told_once() -> None:
+    hit = make_fallback(kind="limit_hit", reason="Dynamo recompile limit exceeded")
+    compilation = make_compilation(limit_hit=True, fallbacks=(hit,))
+    finding = finding_of(verdict_of(compilation=compilation), "fallbacks")
+    assert (finding.observed, len(finding.evidence)) == (1, 1)
 
 
 # --- the trace -------------------------------------------------------------------------------
@@ -497,6 +521,10 @@ def test_many_breaks_are_cut_with_their_number() -> None:
     assert finding.observed == 15
     assert len(finding.evidence) == 2 * 10 + 1
     assert finding.evidence[-1] == "and 5 more"
+    ten = finding_of(
+        verdict_of(compilation=make_compilation(break_sites=sites[:10])), "graph_breaks"
+    )
+    assert ten.evidence == finding.evidence[:-1]
 
 
 # --- recompiles ------------------------------------------------------------------------------
@@ -724,6 +752,18 @@ def test_the_limit_itself_passes_and_the_next_number_above_it_fails() -> None:
     assert finding_of(verdict_of(min_speedup=above), "speedup").status == "failed"
 
 
+def test_an_interval_that_ends_at_the_limit_is_inconclusive() -> None:
+    measured = verdict_of(speed=make_speed(1.3, 0.05), min_speedup=None).speed
+    assert measured is not None
+    verdict = verdict_of(speed=make_speed(1.3, 0.05), min_speedup=measured.speedup_high)
+    assert finding_of(verdict, "speedup").status == "inconclusive"
+
+
+def test_a_quieter_machine_is_no_remedy_for_a_slow_call() -> None:
+    assert finding_of(verdict_of(speed=make_speed(1.0)), "speedup").remedy == ""
+    assert finding_of(verdict_of(), "speedup").remedy == ""
+
+
 def test_a_noisy_machine_does_not_fail_the_test() -> None:
     verdict = verdict_of(speed=make_speed(1.2, 0.05))
     assert (verdict.outcome, verdict.fails) == ("inconclusive", False)
@@ -742,6 +782,7 @@ UNJUDGED: tuple[tuple[SpeedObservation | NotObserved, str], ...] = (
     (make_speed(eager_s=(1.3,) * 3, compiled_s=(1.0,) * 3), "3 pairs of samples give no interval"),
     (make_speed(eager_s=(), compiled_s=()), "0 pairs of samples give no interval"),
     (make_speed(eager_s=(math.nan,) * 40), "a sample is no finite time above 0"),
+    (make_speed(eager_s=(math.inf,) * 40), "a sample is no finite time above 0"),
     (make_speed(compiled_s=(0.0,) * 40), "a sample is no finite time above 0"),
 )
 
@@ -959,6 +1000,15 @@ def test_a_missing_baseline_is_visible_and_says_how_to_make_it(
     assert verdict_of(baseline=baseline, strict=True).fails
 
 
+def test_missing_facts_beside_a_timing_are_visible() -> None:
+    baseline = make_baseline(facts=None, facts_note="none for cuda, torch 2.13")
+    verdict = verdict_of(baseline=baseline)
+    finding = finding_of(verdict, "baseline")
+    assert finding.status == "not_checked"
+    assert finding.message.startswith("none for cuda, torch 2.13; record with")
+    assert finding_of(verdict, "baseline.speedup").status == "passed"
+
+
 def test_a_baseline_that_was_not_read_says_why() -> None:
     verdict = verdict_of(baseline=NotObserved(reason="the file is damaged"))
     finding = finding_of(verdict, "baseline")
@@ -1053,31 +1103,45 @@ def test_only_a_fully_passing_check_is_recorded(changes: dict[str, Any]) -> None
 
 # --- nothing green that measured nothing -----------------------------------------------------
 
-COUNT = st.integers(min_value=0, max_value=2)
+COMPILE_FAULTS: tuple[dict[str, Any], ...] = (
+    {"calls": 0},
+    {"calls": 4},
+    {"graphs": 0},
+    {"ops": 0},
+    {"error": ""},
+    {"limit_hit": True},
+    {"unreliable": ("no",)},
+    {"fallbacks": (make_fallback(),)},
+    {"fallbacks": (make_fallback(kind="nothing_compiled"),)},
+    {"break_sites": (make_site(),)},
+    {"recompiles": (make_recompile(),)},
+)
+PARITY_FAULTS: tuple[dict[str, Any], ...] = (
+    {"calls": 4},
+    {"calls_compared": 0},
+    {"calls_compared": 2},
+    {"leaves_compared": 0},
+    {"mismatches": (make_mismatch(),)},
+    {"unchecked": ("no",)},
+)
+
+
+def at_most_two(faults: tuple[dict[str, Any], ...]) -> st.SearchStrategy[dict[str, Any]]:
+    """Combine faults, none of them most of the time."""
+    some = st.lists(st.sampled_from(faults), min_size=1, max_size=2)
+    return st.one_of(
+        st.just({}), some.map(lambda chosen: {k: v for fault in chosen for k, v in fault.items()})
+    )
+
+
+NOTHING = NotObserved(reason="no")
 COMPILATIONS = st.one_of(
-    st.just(NotObserved(reason="no")),
-    st.builds(
-        make_compilation,
-        calls=COUNT,
-        graphs=COUNT,
-        ops=COUNT,
-        error=st.sampled_from((None, "", "failed")),
-        limit_hit=st.booleans(),
-        unreliable=st.sampled_from(((), ("no",))),
-        fallbacks=st.sampled_from(((), (make_fallback(),), (make_fallback(kind="ran_eager"),))),
-    ),
+    at_most_two(COMPILE_FAULTS).map(lambda faults: make_compilation(**faults)), st.just(NOTHING)
 )
 PARITIES = st.one_of(
-    st.just(NotObserved(reason="no")),
-    st.builds(
-        make_parity,
-        calls=COUNT,
-        calls_compared=COUNT,
-        leaves_compared=COUNT,
-        mismatches=st.sampled_from(((), (make_mismatch(),))),
-    ),
+    at_most_two(PARITY_FAULTS).map(lambda faults: make_parity(**faults)), st.just(NOTHING)
 )
-SPEEDS = st.sampled_from((NotObserved(reason="no"), make_speed(), make_speed(1.0)))
+SPEEDS = st.sampled_from((make_speed(), make_speed(1.0), make_speed(void="no"), NOTHING))
 LIMIT = st.sampled_from((None, 0))
 
 

@@ -1,0 +1,157 @@
+"""Mirrors functions, methods, modules, optimizers and objects of the user's."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import types
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from pytest_compileguard.isolation.containers import EXACT_MAPPINGS, reflect_entries
+from pytest_compileguard.isolation.functions import Cells, content_of, rebuild, stateful_names
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytest_compileguard.isolation.mirror import Mirror
+
+# Where `module.compile()` keeps the compiled code.
+_IN_PLACE = "_compiled_call_impl"
+
+
+def is_compiler_mark(name: str) -> bool:
+    """Whether an attribute is what ``torch.compile`` leaves on the object that it compiles."""
+    return name in (_IN_PLACE, "_is_torch_compile") or name.startswith("_torchdynamo_")
+
+
+def reflect_object(mirror: Mirror, real: Any, path: str) -> Any:
+    """A module, an optimizer, or an object of the user's: attributes are mirrored."""
+    mirror.holds_optimizer |= isinstance(real, torch.optim.Optimizer)
+    twin = mirror.known(real) if hasattr(real, "__dict__") else None
+    if twin is None:
+        twin = _bare(mirror, real, path)
+    if twin is real or not hasattr(twin, "__dict__"):
+        mirror.remember(real, twin, path, keep=False)
+        return twin
+    keeps, mirror.keeps = mirror.keeps, True
+    mirror.remember(real, twin, path, keep=True)
+    _reflect_attributes(mirror, real, twin, path)
+    _compile_in_place(mirror, real, twin)
+    mirror.keeps = keeps
+    return twin
+
+
+def _reflect_attributes(mirror: Mirror, real: Any, twin: Any, path: str) -> None:
+    own, values = vars(twin), vars(real)
+    for name in [n for n in own if n not in values and not is_compiler_mark(n)]:
+        del own[name]
+    for name, value in list(values.items()):
+        # Modules keep their parts in three dictionaries that users never see.
+        if name in ("_modules", "_parameters", "_buffers") and type(value) in EXACT_MAPPINGS:
+            own[name] = reflect_entries(mirror, value, path, "{path}.{key}")
+        elif not is_compiler_mark(name):
+            own[name] = mirror.reflect(value, f"{path}.{name}".lstrip("."))
+
+
+def _compile_in_place(mirror: Mirror, real: Any, twin: Any) -> None:
+    """Repeat ``module.compile()`` on the twin: the compiled code belongs to one object."""
+    if vars(real).get(_IN_PLACE) is None:
+        vars(twin).pop(_IN_PLACE, None)
+    elif mirror.compiles and _IN_PLACE not in vars(twin):
+        form = mirror.compiled_form(real)
+        if form is not None:
+            vars(twin)[_IN_PLACE] = form.compile(twin)
+
+
+def _bare(mirror: Mirror, real: Any, path: str) -> Any:
+    """Make an empty object of the same class; copy or share what has a will of its own."""
+    if _is_plain(type(real)) and hasattr(real, "__dict__"):
+        return object.__new__(type(real))
+    try:
+        twin = copy.deepcopy(real, mirror.memo())
+    except Exception as error:  # noqa: BLE001  # any class may refuse in its own way
+        name, kind = path or "the target", type(real).__name__
+        mirror.notes[f"{name} is shared, not copied ({kind}: {error})"] = None
+        return real
+    return twin
+
+
+def _is_plain(kind: type) -> bool:
+    """Whether attributes are all that an object of this class is made of."""
+    overrides = any(
+        name in vars(base)
+        for base in kind.__mro__
+        if base is not object
+        for name in ("__new__", "__reduce__", "__reduce_ex__", "__deepcopy__")
+    )
+    slots = any(getattr(base, "__slots__", ()) for base in kind.__mro__)
+    native = kind.__flags__ & _HEAP_TYPE == 0
+    return not overrides and not slots and not native
+
+
+# Py_TPFLAGS_HEAPTYPE: the class was made by Python code.
+_HEAP_TYPE = 1 << 9
+
+
+def _reflect_weak(mirror: Mirror, real: weakref.ref[Any], path: str) -> Any:
+    referent = real()
+    return real if referent is None else weakref.ref(mirror.reflect(referent, path))
+
+
+def _reflect_method(mirror: Mirror, real: types.MethodType, path: str) -> types.MethodType:
+    owner = mirror.reflect(real.__self__, path)
+    function = mirror.reflect(real.__func__, path)
+    same = owner is real.__self__ and function is real.__func__
+    return real if same else types.MethodType(function, owner)
+
+
+def _reflect_partial(mirror: Mirror, real: functools.partial[Any], path: str) -> Any:
+    function = mirror.reflect(real.func, path)
+    args = mirror.reflect(real.args, path)
+    keywords = {name: mirror.reflect(v, f"{path}{name}") for name, v in real.keywords.items()}
+    return type(real)(function, *args, **keywords)
+
+
+def _reflect_function(mirror: Mirror, real: types.FunctionType, path: str) -> Any:
+    """Give a function cells and globals of its own where it holds state in them."""
+    if (real.__module__ or "").partition(".")[0] == "torch":
+        return real  # torch knows its own functions by identity
+    known = mirror.known(real)
+    mirror.remember(real, real if known is None else known, path, keep=False)
+    space = real.__globals__
+    cells = Cells(
+        closure=[_reflect_cell(mirror, cell, path) for cell in real.__closure__ or ()],
+        names={name: mirror.reflect(space[name], name) for name in stateful_names(real)},
+        defaults=mirror.reflect(real.__defaults__, path),
+        keyword_defaults={
+            name: mirror.reflect(value, name) for name, value in (real.__kwdefaults__ or {}).items()
+        },
+    )
+    twin = rebuild(real, cells, known)
+    mirror.remember(real, twin, path, keep=twin is not real)
+    return twin
+
+
+def _reflect_cell(mirror: Mirror, cell: types.CellType, path: str) -> Any:
+    content = content_of(cell)
+    return content if content is Cells.EMPTY else mirror.reflect(content, path)
+
+
+def _reflect_generator(mirror: Mirror, real: torch.Generator, path: str) -> torch.Generator:
+    known = mirror.known(real)
+    twin = torch.Generator(device=real.device) if known is None else known
+    twin.set_state(real.get_state())
+    mirror.remember(real, twin, path, keep=True)
+    return twin
+
+
+REFLECTIONS: tuple[tuple[Any, Callable[[Mirror, Any, str], Any]], ...] = (
+    (weakref.ref, _reflect_weak),
+    (types.MethodType, _reflect_method),
+    (functools.partial, _reflect_partial),
+    (types.FunctionType, _reflect_function),
+    (torch.Generator, _reflect_generator),
+)
