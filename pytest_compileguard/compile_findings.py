@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import msgspec
 
 from pytest_compileguard.finding import Finding
-from pytest_compileguard.metrics import completed_recompiles
+from pytest_compileguard.metrics import completed_recompiles, facts_of
 from pytest_compileguard.observation import (
     BreakSite,
     CompileObservation,
@@ -44,6 +44,8 @@ _LOOK_FOR_SWITCH = (
     "check that the target computes with tensors, and that nothing turns torch.compile off: "
     "TORCH_COMPILE_DISABLE, torch.compiler.set_stance, torch.compiler.disable, a dispatch mode"
 )
+_MOST_ADVICE = 180
+"""Characters of torch's advice for one break; the JSON report has all of it."""
 _FALLBACK_REMEDIES: dict[FallbackKind, str] = {
     "frame_skipped": "move what can't be traced out of the loop, try, with block or generator "
     "around it; there, Dynamo gives up the whole frame",
@@ -68,7 +70,7 @@ def compile_findings(plan: Plan, seen: CompileObservation | NotObserved) -> tupl
         compiled = _not_compiled(seen, problem, () if shown_already else seen.break_sites)
     return (
         compiled,
-        _fallbacks(seen, compiled=problem is None),
+        _fallbacks(plan, seen, compiled=problem is None),
         *_trace(plan, seen),
         *breaks,
         *_recompiles(plan, seen, compiled=problem is None),
@@ -97,10 +99,22 @@ def site_lines(sites: Sequence[BreakSite], prefix: str = "") -> tuple[str, ...]:
         where = frame_text(site.file, site.line, site.function)
         why = f"{site.reason} ({site.id})" if site.id else site.reason
         lines.append(f"{prefix}{where}    {site.source}" if site.source else f"{prefix}{where}")
-        lines.append(f"  {why}: {site.hint}" if site.hint else f"  {why}")
+        hint = _whole_sentences(site.hint)
+        lines.append(f"  {why}: {hint}" if hint else f"  {why}")
     if len(sites) > MOST_LINES:
         lines.append(f"and {len(sites) - MOST_LINES} more")
     return tuple(lines)
+
+
+def _whole_sentences(text: str) -> str:
+    """Cut torch's advice, which can be long, after a sentence; the first one always stays."""
+    first, *others = re.split(r"(?<=[.?!])\s+(?=[A-Z])", text)
+    kept = first
+    for sentence in others:
+        if len(kept) + len(sentence) > _MOST_ADVICE:
+            break
+        kept += f" {sentence}"
+    return kept
 
 
 def _unobserved(seen: NotObserved) -> tuple[Finding, ...]:
@@ -138,13 +152,23 @@ def _not_compiled_remedy(seen: CompileObservation) -> str:
     return "" if explained else _LOOK_FOR_SWITCH
 
 
-def _fallbacks(seen: CompileObservation, *, compiled: bool) -> Finding:
+def _fallbacks(plan: Plan, seen: CompileObservation, *, compiled: bool) -> Finding:
     """Fail for any code that ran eager; why nothing at all was compiled stands elsewhere."""
+    accepted = _accepted_skips(plan, seen) if compiled else ()
     shown = [f for f in seen.fallbacks if compiled or f.kind != "nothing_compiled"]
+    shown = [f for f in shown if f not in accepted]
     if seen.limit_hit and not any(f.kind == "limit_hit" for f in shown):
         shown.append(_unnamed_limit_hit())
     if not shown:
-        return Finding(metric="fallbacks", status="passed", message="none", observed=0, limit=0)
+        message = f"{counted(len(accepted), 'frame')} given up at accepted graph breaks"
+        return Finding(
+            metric="fallbacks",
+            status="passed",
+            message=message if accepted else "none",
+            observed=0,
+            limit=0,
+            evidence=_fallback_lines(accepted),
+        )
     kinds = dict.fromkeys(fallback.kind for fallback in shown)
     refused = [r for r in seen.recompiles if r.refused] if "limit_hit" in kinds else []
     finding = Finding(
@@ -157,6 +181,14 @@ def _fallbacks(seen: CompileObservation, *, compiled: bool) -> Finding:
         remedy="\n".join(dict.fromkeys(_FALLBACK_REMEDIES[kind] for kind in kinds)),
     )
     return _placed(finding, shown)
+
+
+def _accepted_skips(plan: Plan, seen: CompileObservation) -> tuple[Fallback, ...]:
+    """Frames that Dynamo gave up for graph breaks that the author of the test accepts."""
+    breaks, limit = facts_of(seen)["graph_breaks"], plan.max_graph_breaks
+    if not breaks or limit is None or breaks > limit:
+        return ()
+    return tuple(f for f in seen.fallbacks if f.kind == "frame_skipped")
 
 
 def _unnamed_limit_hit() -> Fallback:

@@ -59,7 +59,8 @@ class Check:
             SpecError: The target is compiled already and the test asks for other arguments.
         """
         try:
-            dynamo.ensure_understood()
+            with silenced():
+                dynamo.ensure_understood()
             if cold:
                 dynamo.forget_compiled_code()
             self._shadow = Shadow(self.plan, self.target)

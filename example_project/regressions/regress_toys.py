@@ -32,7 +32,7 @@ def test_wrong_gradient(compileguard: CompileGuard) -> None:
     compileguard(score, backend=wrong_gradient)(x, weight)
 
 
-@compile_check(min_speedup=1.5)
+@compile_check(min_speedup=50)
 def test_slower_than_promised(compileguard: CompileGuard) -> None:
     compileguard(matmul)(torch.randn(256, 256), torch.randn(256, 256))
 
