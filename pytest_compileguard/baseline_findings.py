@@ -6,7 +6,8 @@ import re
 import shlex
 from typing import TYPE_CHECKING
 
-from pytest_compileguard.compile_findings import compile_problem, site_lines
+from pytest_compileguard.break_findings import site_lines
+from pytest_compileguard.compile_findings import compile_problem
 from pytest_compileguard.entries import FactsEntry, TimingEntry, printable
 from pytest_compileguard.finding import Finding, Speed
 from pytest_compileguard.metrics import FACTS, SPEEDUP, Metric, facts_of

@@ -2,7 +2,8 @@
 
 Its parts: a header with file and line, a sentence about what Dynamo did, the short
 reason (a key of torch's registry), ``Explanation:`` and ``Hint:`` lines, a link with
-the registry id, the user's stack, and Dynamo's own traceback.
+the registry id, the user's stack, and Dynamo's own traceback. Where Dynamo gives up the
+frame at once, header, reason and hints are missing; the reason ends its traceback.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from pytest_compileguard.observation import Record
 class BreakEvent(Record):
     """One break event: a frame that was split, or given up."""
 
-    compile_id: str
     call: int
     file: str
     line: int
@@ -37,6 +37,10 @@ _RESUME = re.compile(r"^torch_dynamo_resume_in_(.+)_at_\d+$")
 _PREAMBLE = re.compile(r"^(?:Graph Break )?Reason: |^Graph break")
 _GB_ID = re.compile(r"/gb/gb(\d{4})\.html")
 _REPORT = re.compile(r"(?:file|report) an issue", re.I)
+_TRACEBACK = "Traceback (most recent call last)"
+_RAISED = re.compile(r"^torch\._dynamo\.exc\.\w+: (.+)$", re.M)
+# Sent ahead of the break event proper where a backend can't compile a graph.
+_FOREWORD = "WON'T CONVERT"
 _DETAIL = re.compile(r"^(Explanation|Hint): (.*)$")
 
 
@@ -47,25 +51,30 @@ def plain_function(name: str) -> str:
     return name
 
 
-def read_break(payload: str, *, compile_id: str, call: int) -> BreakEvent:
-    """Make sense of one payload; unknown wordings keep their first line as the reason."""
-    user = payload.split("Traceback (most recent call last)")[0]
+def read_break(payload: str, *, call: int, frame: str) -> BreakEvent | None:
+    """Make sense of one payload; ``None`` if another one tells the same break.
+
+    ``frame`` names the function that was being compiled. Unknown wordings keep their
+    first line as the reason.
+    """
+    if payload.startswith(_FOREWORD):
+        return None
+    user = payload.split(_TRACEBACK)[0]
     head, _, stack = user.partition("User code traceback:")
-    frames = _FRAME.findall(stack or user)
-    file, line, function = frames[-1] if frames else ("?", "0", "?")
-    if header := _HEADER.search(head):
-        file, line = header.groups()
+    file, line, function = (_FRAME.findall(stack or user) or [("?", "0", frame)])[-1]
+    if (header := _HEADER.search(head)) and header.groups() != (file, line):
+        (file, line), function = header.groups(), frame  # the stack ends in the caller
     first = head.split("*** While handling this graph break")[0]
-    found = _GB_ID.search(first)
+    raised = _RAISED.findall(payload)
+    found = _GB_ID.search(first if header else payload)
     return BreakEvent(
-        compile_id=compile_id,
         call=call,
         file=file,
         line=int(line),
         function=plain_function(function),
-        reason=_reason(first),
+        reason=_reason(first) if header or not raised else raised[-1].strip(),
         id=f"GB{found[1]}" if found else None,
-        hint=_hint(first),
+        hint=_hint(first if header else payload),
     )
 
 

@@ -6,12 +6,12 @@ of evidence that belongs to the line above it starts with two spaces.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
-import msgspec
-
+from pytest_compileguard.break_findings import break_findings, site_lines
 from pytest_compileguard.finding import Finding
+from pytest_compileguard.inductor_findings import inductor_findings
+from pytest_compileguard.limit_findings import NOTHING_COMPILED, against_limit, placed
 from pytest_compileguard.metrics import completed_recompiles, facts_of
 from pytest_compileguard.observation import (
     BreakSite,
@@ -19,7 +19,6 @@ from pytest_compileguard.observation import (
     Fallback,
     FallbackKind,
     NotObserved,
-    Recompile,
 )
 from pytest_compileguard.plan import Plan
 from pytest_compileguard.recompile_text import (
@@ -28,24 +27,17 @@ from pytest_compileguard.recompile_text import (
     recompile_remedy,
 )
 from pytest_compileguard.wording import (
-    MOST_LINES,
     and_more,
     call_text,
     counted,
     first_of,
     frame_text,
-    known_file,
 )
 
-NOTHING_COMPILED = "nothing was compiled"
-
-_REWRITTEN = re.compile(r"(?:^|[/\\])(?:test_[^/\\]*|[^/\\]*_test|conftest)\.py$")
 _LOOK_FOR_SWITCH = (
     "check that the target computes with tensors, and that nothing turns torch.compile off: "
     "TORCH_COMPILE_DISABLE, torch.compiler.set_stance, torch.compiler.disable, a dispatch mode"
 )
-_MOST_ADVICE = 180
-"""Characters of torch's advice for one break; the JSON report has all of it."""
 _FALLBACK_REMEDIES: dict[FallbackKind, str] = {
     "frame_skipped": "move what can't be traced out of the loop, try, with block or generator "
     "around it; there, Dynamo gives up the whole frame",
@@ -61,7 +53,7 @@ def compile_findings(plan: Plan, seen: CompileObservation | NotObserved) -> tupl
     if isinstance(seen, NotObserved):
         return _unobserved(seen)
     problem = compile_problem(seen)
-    breaks = _graph_breaks(plan, seen, compiled=problem is None)
+    breaks = break_findings(plan, seen, compiled=problem is None)
     if problem is None:
         compiled = _compiled(seen)
     else:
@@ -74,6 +66,7 @@ def compile_findings(plan: Plan, seen: CompileObservation | NotObserved) -> tupl
         *_trace(plan, seen),
         *breaks,
         *_recompiles(plan, seen, compiled=problem is None),
+        *inductor_findings(plan, seen, compiled=problem is None),
     )
 
 
@@ -85,36 +78,13 @@ def compile_problem(seen: CompileObservation | NotObserved) -> str | None:
         return seen.error.strip() or "compiling failed"
     if seen.calls < 1:
         return f"{NOTHING_COMPILED}: the target was not called"
+    if seen.reused_graphs:
+        return None
     if seen.graphs < 1:
         return f"{NOTHING_COMPILED}: 0 graphs in {counted(seen.calls, 'call')}"
     if seen.ops < 1:
         return f"{NOTHING_COMPILED}: 0 operators in {counted(seen.graphs, 'graph')}"
     return None
-
-
-def site_lines(sites: Sequence[BreakSite], prefix: str = "") -> tuple[str, ...]:
-    """Show breaks: where and what, then why and what to do."""
-    lines: list[str] = []
-    for site in sites[:MOST_LINES]:
-        where = frame_text(site.file, site.line, site.function)
-        why = f"{site.reason} ({site.id})" if site.id else site.reason
-        lines.append(f"{prefix}{where}    {site.source}" if site.source else f"{prefix}{where}")
-        hint = _whole_sentences(site.hint)
-        lines.append(f"  {why}: {hint}" if hint else f"  {why}")
-    if len(sites) > MOST_LINES:
-        lines.append(f"and {len(sites) - MOST_LINES} more")
-    return tuple(lines)
-
-
-def _whole_sentences(text: str) -> str:
-    """Cut torch's advice, which can be long, after a sentence; the first one always stays."""
-    first, *others = re.split(r"(?<=[.?!])\s+(?=[A-Z])", text)
-    kept = first
-    for sentence in others:
-        if len(kept) + len(sentence) > _MOST_ADVICE:
-            break
-        kept += f" {sentence}"
-    return kept
 
 
 def _unobserved(seen: NotObserved) -> tuple[Finding, ...]:
@@ -128,6 +98,8 @@ def _unobserved(seen: NotObserved) -> tuple[Finding, ...]:
 
 def _compiled(seen: CompileObservation) -> Finding:
     message = f"{counted(seen.graphs, 'graph')}, {counted(seen.ops, 'operator')}"
+    if seen.reused_graphs:
+        message += f", {counted(seen.reused_graphs, 'graph')} compiled before"
     return Finding(metric="compiled", status="passed", message=message, observed=seen.graphs)
 
 
@@ -141,7 +113,7 @@ def _not_compiled(seen: CompileObservation, problem: str, sites: Sequence[BreakS
         evidence=(*rest, *_fallback_lines(reasons), *site_lines(sites)),
         remedy=_not_compiled_remedy(seen),
     )
-    return _placed(finding, sites)
+    return placed(finding, sites)
 
 
 def _not_compiled_remedy(seen: CompileObservation) -> str:
@@ -180,15 +152,17 @@ def _fallbacks(plan: Plan, seen: CompileObservation, *, compiled: bool) -> Findi
         evidence=(*_fallback_lines(shown), *recompile_lines(refused)),
         remedy="\n".join(dict.fromkeys(_FALLBACK_REMEDIES[kind] for kind in kinds)),
     )
-    return _placed(finding, shown)
+    return placed(finding, shown)
 
 
 def _accepted_skips(plan: Plan, seen: CompileObservation) -> tuple[Fallback, ...]:
     """Frames that Dynamo gave up for graph breaks that the author of the test accepts."""
     breaks, limit = facts_of(seen)["graph_breaks"], plan.max_graph_breaks
-    if not breaks or limit is None or breaks > limit:
-        return ()
-    return tuple(f for f in seen.fallbacks if f.kind == "frame_skipped")
+    skips = tuple(f for f in seen.fallbacks if f.kind == "frame_skipped")
+    if breaks and limit is not None and breaks <= limit:
+        return skips
+    allowed = {(site.file, site.line) for site in seen.break_sites if site.allowed}
+    return tuple(f for f in skips if (f.file, f.line) in allowed)
 
 
 def _unnamed_limit_hit() -> Fallback:
@@ -228,47 +202,6 @@ def _trace(plan: Plan, seen: CompileObservation) -> tuple[Finding, ...]:
     return (Finding(metric="trace", status="inconclusive", message=message),)
 
 
-def _graph_breaks(plan: Plan, seen: CompileObservation, *, compiled: bool) -> tuple[Finding, ...]:
-    sites = [site for site in seen.break_sites if not site.allowed]
-    notes = _break_notes(seen, len(sites))
-    finding = Finding(
-        metric="graph_breaks",
-        status="passed",
-        message=f"({', '.join(notes)})" if notes else "",
-        observed=len(sites),
-        limit=plan.max_graph_breaks,
-        evidence=(*site_lines(sites), *((", ".join(notes),) if notes else ())),
-        remedy=_break_remedy(sites),
-    )
-    finding = _placed(finding, sites)
-    return _against_limit(finding, len(sites), plan.max_graph_breaks, seen, compiled=compiled)
-
-
-def _break_notes(seen: CompileObservation, breaks: int) -> list[str]:
-    """Say the numbers that other tools would call graph breaks, where they differ."""
-    notes = []
-    if allowed := sum(site.allowed for site in seen.break_sites):
-        notes.append(f"{allowed} allowed")
-    if seen.break_events != breaks + allowed:
-        notes.append(counted(seen.break_events, "break event"))
-    explained = max(seen.graphs - 1, 0)
-    # A recompile adds graphs that no break made: `explain`, which calls once, has none of them.
-    if explained != breaks + allowed and not completed_recompiles(seen):
-        notes.append(f"explain-style {explained}")
-    return notes
-
-
-def _break_remedy(sites: Sequence[BreakSite]) -> str:
-    """Name the cause that users can't see: pytest's own rewriting of asserts."""
-    for site in sites:
-        if _REWRITTEN.search(site.file) and site.source.startswith("assert "):
-            return (
-                "pytest rewrites the asserts of test modules, which can break the graph: "
-                "move the compiled code to a module of its own"
-            )
-    return ""
-
-
 def _recompiles(plan: Plan, seen: CompileObservation, *, compiled: bool) -> tuple[Finding, ...]:
     completed = [recompile for recompile in seen.recompiles if not recompile.refused]
     count = completed_recompiles(seen)
@@ -284,31 +217,5 @@ def _recompiles(plan: Plan, seen: CompileObservation, *, compiled: bool) -> tupl
         evidence=recompile_lines(seen.recompiles),
         remedy=recompile_remedy(completed, plan.arguments),
     )
-    finding = _placed(finding, completed)
-    return _against_limit(finding, count, plan.max_recompiles, seen, compiled=compiled)
-
-
-def _placed(finding: Finding, places: Sequence[BreakSite | Fallback | Recompile]) -> Finding:
-    """Point the finding at the first place that is known."""
-    for place in places:
-        if known_file(place.file):
-            return msgspec.structs.replace(finding, file=place.file, line=place.line)
-    return finding
-
-
-def _against_limit(
-    finding: Finding, count: int, limit: int | None, seen: CompileObservation, *, compiled: bool
-) -> tuple[Finding, ...]:
-    """Judge one number; ``finding`` comes with its details as message."""
-    replace = msgspec.structs.replace
-    if seen.unreliable:
-        if limit is None:  # `_trace` tells
-            return ()
-        message = f"can't be trusted: {'; '.join(seen.unreliable)}"
-        return (replace(finding, status="failed", message=message, observed=None),)
-    if limit is not None and count > limit:
-        return (replace(finding, status="failed", message=f"{count}, limit {limit}"),)
-    if not compiled:
-        return (replace(finding, status="not_checked", message=NOTHING_COMPILED, remedy=""),)
-    number = f"{count}, no limit" if limit is None else f"{count} of {limit}"
-    return (replace(finding, message=f"{number} {finding.message}".strip(), remedy=""),)
+    finding = placed(finding, completed)
+    return against_limit(finding, count, plan.max_recompiles, seen, compiled=compiled)

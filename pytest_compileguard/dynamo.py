@@ -34,7 +34,8 @@ from pytest_compileguard.trace import TraceEvent
 _TRACE = "torch.__trace"
 # Some events of skipped frames reach the trace only if these artifact logs are enabled.
 _BREAK_LOGS = tuple(
-    f"torch._dynamo.{module}.__graph_breaks" for module in ("symbolic_convert", "convert_frame", "exc")
+    f"torch._dynamo.{module}.__graph_breaks"
+    for module in ("symbolic_convert", "convert_frame", "exc")
 )
 _REGION = "Torch-Compiled Region: "
 
@@ -89,12 +90,17 @@ class _TraceHandler(logging.Handler):
 
 
 @contextlib.contextmanager
-def tracing(call: int) -> Iterator[CallTrace]:
-    """Observe the compiled call made inside, and leave all global state as it was."""
+def tracing(call: int, *, as_is: bool = False) -> Iterator[CallTrace]:
+    """Observe the compiled call made inside, and leave all global state as it was.
+
+    With ``as_is`` the compiler is configured as it stands; else it starts as if cold, and
+    random numbers agree with eager.
+    """
     trace = CallTrace(call)
     handler = _TraceHandler(trace)
     with contextlib.ExitStack() as stack:
-        stack.enter_context(_patched())
+        if not as_is:
+            stack.enter_context(_patched())
         # torch before 2.13 keeps its trace quiet under `logging.disable`.
         stack.callback(logging.disable, logging.root.manager.disable)
         logging.disable(logging.NOTSET)
@@ -168,19 +174,29 @@ def eager_stance() -> contextlib.AbstractContextManager[object]:
 def hindrances(target: object) -> tuple[str, ...]:
     """Name what keeps ``torch.compile`` from compiling, or from being observed, right now."""
     found = []
-    if torch._dynamo.config.disable or os.environ.get("TORCHDYNAMO_DISABLE") == "1":
-        found.append("torch.compile is switched off (TORCHDYNAMO_DISABLE or config.disable)")
-    if os.environ.get("TORCH_COMPILE_DISABLE") == "1":
-        found.append("torch.compile is switched off by TORCH_COMPILE_DISABLE=1")
-    stance = getattr(eval_frame._stance, "stance", "default")
-    if stance != "default":
-        found.append(f"torch.compiler.set_stance({stance!r}) is active")
+    if torch._dynamo.config.disable:  # torch reads TORCH_COMPILE_DISABLE only when it is imported
+        found.append("torch.compile is switched off (TORCH_COMPILE_DISABLE or config.disable)")
+    if os.environ.get("TORCHDYNAMO_DISABLE") == "1":
+        found.append("torch.compile is switched off by TORCHDYNAMO_DISABLE=1")
+    found += _foreign_stance()
     if getattr(target, "_torchdynamo_disable", False):
         found.append("the target is marked with torch.compiler.disable")
     if modes := torch.utils._python_dispatch._get_current_dispatch_mode_stack():
         names = ", ".join(sorted({type(mode).__name__ for mode in modes}))
         found.append(f"a torch dispatch mode is active ({names})")
     return tuple(found)
+
+
+def _foreign_stance() -> list[str]:
+    """Name what a stance changes: also one that compiles hides recompiles, or the backend."""
+    found, current = [], eval_frame._stance
+    if current.stance != "default":
+        found.append(f"torch.compiler.set_stance({current.stance!r}) is active")
+    if current.backend is not None:
+        found.append(f"torch.compiler.set_stance(force_backend={current.backend!r}) is active")
+    if current.skip_guard_eval_unsafe:
+        found.append("torch.compiler.set_stance(skip_guard_eval_unsafe=True) is active")
+    return found
 
 
 class InPlace(Record):
@@ -229,20 +245,27 @@ def explain_error(error: BaseException) -> tuple[str, str]:
     return f"{type(error).__name__}: {text}", ""
 
 
-@functools.cache
 def ensure_understood() -> None:
     """Prove once per process that this torch's trace says what is expected of it.
 
     Raises:
         UnsupportedTorchError: It does not; no check can be made.
     """
-    version = f"torch {torch.__version__}"
     if not eval_frame.is_dynamo_supported():
-        raise UnsupportedTorchError(f"{version} can't compile on this Python or platform")
-    if hindrances(None):
-        return  # nothing can be tried out now; the check names the hindrance and fails
-    before, compiled = counters(), torch.compile(_tiny, backend="eager")
-    forget_compiled_code()
+        raise UnsupportedTorchError(
+            f"torch {torch.__version__} can't compile on this Python or platform"
+        )
+    if not hindrances(None):  # else nothing can be tried out now; the check fails by naming it
+        _try_out()
+
+
+@functools.cache
+def _try_out() -> None:
+    """Compile a tiny function and look at what the trace makes of it."""
+    version = f"torch {torch.__version__}"
+    # Code of its own, so that nothing that was compiled before need be dropped.
+    fresh = types.FunctionType(_tiny.__code__.replace(), globals())
+    before, compiled = counters(), torch.compile(fresh, backend="eager")
     with torch.no_grad(), tracing(0) as trace:
         compiled(torch.ones(2))
     with torch.no_grad(), probing(1) as warm:
@@ -250,8 +273,7 @@ def ensure_understood() -> None:
     keys = {key for event in trace.events for key in event.metadata}
     missing = {"dynamo_output_graph", "compilation_metrics"} - keys
     graphs = counters().since(before).unique_graphs
-    forget_compiled_code()
-    if missing or graphs != 1 or (warm.regions is not None and warm.regions != ("0/0",)):
+    if missing or graphs != 1 or (warm.regions is not None and len(warm.regions) != 1):
         raise UnsupportedTorchError(
             f"the compile trace of {version} is not understood: one tiny compile gave "
             f"{graphs} graphs, regions {warm.regions}, and no {sorted(missing) or 'lack'} of events. "

@@ -4,27 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from pytest_compileguard import dynamo
+from pytest_compileguard.allowance import allowed_sites
+from pytest_compileguard.code_origin import is_rewritten_assert, origin
+from pytest_compileguard.inductor_trace import read_inductor
 from pytest_compileguard.observation import BreakSite, CompileObservation, Fallback
+from pytest_compileguard.plan import Plan
 from pytest_compileguard.shadow import ShadowCall
 from pytest_compileguard.source import source_line
 from pytest_compileguard.trace import TraceEvent, TraceFacts, read_trace
 
 
-def gather_facts(
-    calls: Sequence[ShadowCall], *, target: str, dynamic: bool | None
-) -> CompileObservation:
+def gather_facts(calls: Sequence[ShadowCall], plan: Plan, *, target: str) -> CompileObservation:
     """Reduce all calls of one target to an observation."""
     events = [event for call in calls if call.trace for event in call.trace.events]
-    facts = read_trace(events, target=target, dynamic=dynamic)
+    facts = read_trace(events, target=target, dynamic=plan.arguments.dynamic)
     moved = [call.counters for call in calls if call.counters]
     lost = _lost_sites(facts)
+    places = tuple(map(_placed, facts.break_sites + lost))
+    sites, unused = allowed_sites(places, plan.allow_graph_breaks)
+    inductor = read_inductor(events)
     error, remedy = _error(calls)
     return CompileObservation(
         calls=len(calls),
         graphs=len(facts.graph_ids),
         ops=facts.ops,
-        break_sites=facts.break_sites + lost,
+        break_sites=sites,
         break_events=facts.break_events + len(lost),
         recompiles=facts.recompiles,
         fallbacks=_fallbacks(calls, facts, events),
@@ -36,6 +43,19 @@ def gather_facts(
         error=error,
         error_remedy=remedy,
         unreliable=_disagreements(calls, facts),
+        unused_allowances=unused,
+        kernel_names=inductor.kernel_names,
+        cudagraph_skips=inductor.cudagraph_skips,
+        cudagraph_recordings=inductor.cudagraph_recordings,
+    )
+
+
+def _placed(site: BreakSite) -> BreakSite:
+    """Say whose code it is, and whether pytest had a hand in it."""
+    return msgspec.structs.replace(
+        site,
+        origin=origin(site.file),
+        rewritten_assert=is_rewritten_assert(site.file, site.line),
     )
 
 
@@ -96,7 +116,10 @@ def _whole(kind: str, call: int | None, reason: str) -> Fallback:
 def _why_nothing(events: Sequence[TraceEvent]) -> str:
     if any(event.metrics for event in events):
         return "the target was traced, but it has no tensor operation that could be compiled"
-    return "Dynamo never looked at the target (a generator, a builtin, or code it always skips)"
+    return (
+        "Dynamo never looked at the target: a generator, a builtin, code that it always skips, or "
+        "a module of one of torch's own classes that is compiled in place (use torch.compile)"
+    )
 
 
 def _disagreements(calls: Sequence[ShadowCall], facts: TraceFacts) -> tuple[str, ...]:

@@ -17,9 +17,21 @@ if TYPE_CHECKING:
 
     from pytest_compileguard.observation import Observation
     from pytest_compileguard.runner import Check
+    from pytest_compileguard.watch import WatchedBlock
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+WATCHED_LIMITS = frozenset(
+    {
+        "max_graph_breaks",
+        "max_recompiles",
+        "allow_graph_breaks",
+        "max_kernels",
+        "max_cudagraph_skips",
+    }
+)
 
 
 class GuardedCallable(Generic[P, R]):
@@ -45,7 +57,7 @@ class CompileGuard:
     """The fixture of one test: makes guarded callables, and keeps their checks."""
 
     def __init__(self, *, nodeid: str, spec: CompileCheck, options: Options) -> None:
-        self.checks: list[Check] = []
+        self.checks: list[Check | WatchedBlock] = []
         self.plans: list[Plan] = []
         """Of all guarded targets, also those that are called eagerly since checks are disabled."""
         self._finished = False
@@ -63,8 +75,9 @@ class CompileGuard:
                 is through.
         """
         if not callable(target):
+            kind = type(target).__name__
             raise SpecError(
-                f"{self._nodeid}: compileguard({target!r}): the target must be callable"
+                f"{self._nodeid}: compileguard(...): the target must be callable, not a {kind}"
             )
         origin = f"{self._nodeid}: compileguard({target_name(target)})"
         self._refuse_late(origin)
@@ -77,6 +90,29 @@ class CompileGuard:
         check = _load_check()(plan, target)
         self.checks.append(check)
         return GuardedCallable(self, check)
+
+    def watch(self, *, name: str = "watch", **limits: Unpack[Limits]) -> WatchedBlock:
+        """Watch a block that compiles by itself: ``with compileguard.watch(max_recompiles=0):``.
+
+        Raises:
+            SpecError: A limit is unknown, not allowed, or can't be kept by watching only.
+        """
+        origin = f"{self._nodeid}: compileguard.watch"
+        self._refuse_late(origin)
+        if odd := sorted(set(limits) - WATCHED_LIMITS):
+            known = ", ".join(sorted(WATCHED_LIMITS))
+            raise SpecError(
+                f"{origin}: {', '.join(odd)} can't be checked by watching. Known: {known}"
+            )
+        spec = override(self._spec, limits, origin=origin)
+        plan = make_plan(
+            spec, self._options, nodeid=self._nodeid, name=self._free_name(name), watched=True
+        )
+        self.plans.append(plan)
+        block = _load_watch()(plan)
+        if not self._options.disable:
+            self.checks.append(block)
+        return block
 
     @property
     def disabled(self) -> bool:
@@ -96,10 +132,10 @@ class CompileGuard:
             check.start(cold=cold)
         return check.call(args, kwargs)
 
-    def finish(self) -> list[tuple[Check, Observation]]:
+    def finish(self) -> list[tuple[Check | WatchedBlock, Observation]]:
         """Take the times of all checks, and gather what they saw."""
         self._finished = True
-        finished = []
+        finished: list[tuple[Check | WatchedBlock, Observation]] = []
         for check in self.checks:
             finished.append((check, check.finish()))
             for other in self.checks if check.reset_torch else ():
@@ -133,3 +169,11 @@ def _load_check() -> type[Check]:
         warnings.simplefilter("ignore")
         from pytest_compileguard.runner import Check  # noqa: PLC0415  # imports torch
     return Check
+
+
+def _load_watch() -> type[WatchedBlock]:
+    """Import torch and its compiler quietly, as ``_load_check`` does."""
+    _load_check()
+    from pytest_compileguard.watch import WatchedBlock  # noqa: PLC0415  # imports torch
+
+    return WatchedBlock

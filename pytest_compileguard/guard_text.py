@@ -29,11 +29,18 @@ _MISMATCH = re.compile(
     r" mismatch(?: at index (?P<index>\d+))?\.(?: expected (?P<before>.+?), actual (?P<after>.+))?"
 )
 _RANGE = re.compile(
-    r"^(?:(?P<least>-?\d+) <= )?(?P<name>.+?)\.(?P<what>size|stride)\(\)\[(?P<index>\d+)\]"
+    r"^(?:(?P<least>-?\d+) <= )?(?P<name>[^=!<>]+?)\.(?P<what>size|stride)\(\)\[(?P<index>\d+)\]"
     r"(?: (?P<compare><=|==|!=|<) (?P<most>-?\d+))?$"
 )
-_EQUAL = re.compile(r"^(?P<name>[^=!<>]+?) (?:==|is) (?P<before>.+)$")
-_STATE = re.compile(r"GLOBAL_STATE changed: (?P<names>[\w, ]+)")
+_TYPE = re.compile(
+    r"expected type of '(?P<name>.+?)' to be (?P<before>.+?), '? ?but found (?P<after>.+)$"
+)
+_RELATION = re.compile(
+    r"^(?P<name>[^=!<>]+?) (?P<relation>==|!=|<=|>=|<|>|is not|is) (?P<before>.+)$"
+)
+_STATE = re.compile(r"GLOBAL_STATE changed: (?P<names>.+)")
+_REQUIRES_GRAD = re.compile(r"expected requires_grad=([01])")
+_DIMENSION = re.compile(r"\.(size|stride)\(\)\[(\d+)\]")
 _NESTED = re.compile(r"(?:^|\.)_(?:modules|parameters|buffers)\['([^']+)'\]")
 _PLAIN_KINDS: dict[str, RecompileKind] = {"size": "size", "stride": "stride", "dtype": "dtype"}
 
@@ -55,7 +62,7 @@ def read_guard(payload: str) -> GuardFailure:
     """Make sense of one ``recompile_reasons`` payload."""
     text = _without_source(newest_reason(payload))
     bare = _ENTRY.sub("", text)
-    for read in (_read_mismatch, _read_range, _read_state, _read_identity, _read_equal):
+    for read in _READERS:
         if failure := read(bare):
             return failure
     return GuardFailure(text=bare, subject="", before="", after="", kind="other")
@@ -66,13 +73,14 @@ def subject_name(name: str) -> str:
     plain = re.sub(r"^[LG]\['([^']+)'\]", r"\1", name.strip())
     plain = re.sub(r"\.__dict__\['([^']+)'\]", r".\1", plain)
     plain = _NESTED.sub(lambda match: "." + match[1], plain)
+    plain = _DIMENSION.sub(r".\1(\2)", plain)
     plain = re.sub(r"^(?:fn|___fn)\.", "", plain)
     return re.sub(r"^args\[(\d+)\]", r"argument \1", plain.lstrip("."))
 
 
 def _without_source(reason: str) -> str:
     """Drop the comment with the source line and the stack, which torch appends."""
-    return re.split(r"\s+# |\nUser stack trace:", reason, maxsplit=1)[0].strip()
+    return re.split(r"\s{2,}# |\nUser stack trace:", reason, maxsplit=1)[0].strip()
 
 
 def _read_mismatch(text: str) -> GuardFailure | None:
@@ -81,13 +89,11 @@ def _read_mismatch(text: str) -> GuardFailure | None:
         return None
     subject, what = subject_name(match["name"]), match["what"]
     subject = f"{subject}.{what}({match['index']})" if match["index"] else f"{subject}.{what}"
-    return GuardFailure(
-        text=text,
-        subject=subject,
-        before=(match["before"] or "").strip(),
-        after=(match["after"] or "").strip().rstrip("."),
-        kind=_PLAIN_KINDS.get(what, "other"),
-    )
+    before, after = (match["before"] or "").strip(), (match["after"] or "").strip().rstrip(".")
+    if flag := _REQUIRES_GRAD.search(text):
+        before, after = ("True", "False") if flag[1] == "1" else ("False", "True")
+    kind = _PLAIN_KINDS.get(what, "other")
+    return GuardFailure(text=text, subject=subject, before=before, after=after, kind=kind)
 
 
 def _read_range(text: str) -> GuardFailure | None:
@@ -123,14 +129,37 @@ def _read_identity(text: str) -> GuardFailure | None:
     return GuardFailure(text=text, subject=subject, before="", after="", kind="identity")
 
 
-def _read_equal(text: str) -> GuardFailure | None:
-    match = _EQUAL.match(text)
+def _read_type(text: str) -> GuardFailure | None:
+    match = _TYPE.search(text)
     if not match:
         return None
+    before, after = (re.sub(r"<class '(.+?)'>", r"\1", match[n]) for n in ("before", "after"))
+    subject = f"type of {subject_name(match['name'])}"
+    return GuardFailure(text=text, subject=subject, before=before, after=after, kind="other")
+
+
+def _read_relation(text: str) -> GuardFailure | None:
+    match = _RELATION.match(text)
+    if not match:
+        return None
+    name, relation, before = match["name"], match["relation"], subject_name(match["before"])
+    # Of a dict, torch says `len(d) != 1` if it expected one item.
+    expected = relation in {"==", "is"} or (relation == "!=" and name.startswith("len("))
+    dimension = _DIMENSION.search(text)
     return GuardFailure(
         text=text,
-        subject=subject_name(match["name"]),
-        before=match["before"].strip(),
+        subject=subject_name(name.removeprefix("(").removesuffix(")") if name[0] == "(" else name),
+        before=before if expected else f"{relation} {before}",
         after="",
-        kind="value",
+        kind=_PLAIN_KINDS[dimension[1]] if dimension else "value",
     )
+
+
+_READERS = (
+    _read_mismatch,
+    _read_range,
+    _read_state,
+    _read_type,
+    _read_identity,
+    _read_relation,
+)

@@ -26,6 +26,9 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     """Base of all records."""
 
 
+Origin = Literal["torch", "third party", "test", "package"]
+
+
 class NotObserved(Record, tag=True):
     """A phase that saw nothing, and why."""
 
@@ -51,6 +54,10 @@ class BreakSite(Record):
     call: int
     """Call of the sequence at which it was first seen."""
     allowed: bool = False
+    origin: Origin = "package"
+    """Whose code it is: of the tested package, of a test, of a third party, or torch's."""
+    rewritten_assert: bool = False
+    """Whether it is an assert that pytest rewrote, which plain Python would not break at."""
 
 
 RecompileKind = Literal[
@@ -118,6 +125,15 @@ class CompileObservation(Record, tag=True):
     error_remedy: str
     unreliable: tuple[str, ...]
     """Cross-checks that disagree; not empty: the numbers can't be trusted."""
+    reused_graphs: int = 0
+    """Graphs compiled before a watched block that ran in it."""
+    unused_allowances: tuple[str, ...] = ()
+    """What ``allow_graph_breaks`` names and no break matched."""
+    kernel_names: tuple[str, ...] = ()
+    cudagraph_skips: tuple[str, ...] = ()
+    """Why CUDA graphs were not used, each time they were not."""
+    cudagraph_recordings: int = 0
+    """How often a CUDA graph was recorded during the calls."""
 
 
 MismatchKind = Literal["value", "kind", "mutation", "aliasing", "gradient", "exception"]

@@ -135,14 +135,14 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     noise_threshold: float | None = None
     repeated: tuple[str, ...] = ()
     """Arguments of this command line that one which records must repeat."""
-    way_to_root: str = ""
-    """From the folder in which pytest was called to that which node ids are relative to."""
+    start: str = ""
+    """The folder in which pytest was called, from that which node ids are relative to."""
 
     def recording_arguments(self, nodeid: str) -> tuple[str, ...]:
         """Give what to pass to pytest, from the same folder, to record one test again."""
         module, separator, test = nodeid.partition("::")
-        path = os.path.normpath(os.path.join(self.way_to_root, module)) if module else module
-        return (f"{Path(path).as_posix()}{separator}{test}", *self.repeated, UPDATE_BASELINE)
+        path = Path(os.path.relpath(module, self.start)).as_posix() if module else ""
+        return (f"{path}{separator}{test}", *self.repeated, UPDATE_BASELINE)
 
 
 def add_options(parser: pytest.Parser) -> None:
@@ -170,7 +170,7 @@ def options_from_config(config: pytest.Config) -> Options:
     options = Options(
         **{option.field: _resolve(config, option) for option in OPTIONS},
         repeated=tuple(_repeated(config)),
-        way_to_root=_way(config.invocation_params.dir, config.rootpath),
+        start=_way(config.rootpath, config.invocation_params.dir),
     )
     if options.disable and options.update_baseline:
         raise OptionError(
@@ -209,11 +209,11 @@ def _repeated(config: pytest.Config) -> Iterator[str]:
 
 
 def _way(start: Path, end: Path) -> str:
-    """Give the way between two folders; the end itself where there is none."""
+    """Give the relative path from one folder to another."""
     try:
         return os.path.relpath(end, start)
     except ValueError:  # on another drive
-        return str(end)
+        return ""
 
 
 def _text(value: str, _origin: str, _base: Path) -> str:

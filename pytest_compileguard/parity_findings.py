@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_compileguard.compile_findings import NOTHING_COMPILED
+from pytest_compileguard.limit_findings import NOTHING_COMPILED
 from pytest_compileguard.finding import Finding
 from pytest_compileguard.observation import (
     CompileObservation,

@@ -33,6 +33,12 @@ class CompileArguments(msgspec.Struct, frozen=True, kw_only=True):
         return {n: v for n in self.__struct_fields__ if (v := getattr(self, n)) is not None}
 
     @property
+    def promises_cuda_graphs(self) -> bool:
+        """Whether the mode records CUDA graphs on a GPU."""
+        chosen = (self.options or {}).get("triton.cudagraphs", False)
+        return self.mode in ("reduce-overhead", "max-autotune") or bool(chosen)
+
+    @property
     def backend_name(self) -> str:
         if self.backend is None:
             return "inductor"
@@ -66,6 +72,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Why nothing is timed, or ``None``."""
     strict: bool
     update_baseline: bool
+    allow_graph_breaks: tuple[str, ...] = ()
+    max_kernels: int | None = None
+    max_cudagraph_skips: int | None = None
+    watched: bool = False
+    """Whether a block was only watched: nothing to compare, nothing to time."""
     recording_arguments: tuple[str, ...] = ()
     """What to pass to pytest to record this check; empty: the node id will do."""
 
@@ -75,7 +86,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.nodeid}::{self.name}"
 
 
-def make_plan(spec: CompileCheck, options: Options, *, nodeid: str, name: str) -> Plan:
+def make_plan(
+    spec: CompileCheck, options: Options, *, nodeid: str, name: str, watched: bool = False
+) -> Plan:
     """Resolve test > command line > ini > default."""
     own_backend = _value(spec.backend)
     arguments = CompileArguments(
@@ -93,15 +106,21 @@ def make_plan(spec: CompileCheck, options: Options, *, nodeid: str, name: str) -
         own_arguments=tuple(n for n in _ARGUMENTS if _value(getattr(spec, n)) is not None),
         max_graph_breaks=_value(spec.max_graph_breaks),
         max_recompiles=_value(spec.max_recompiles),
+        allow_graph_breaks=tuple(_value(spec.allow_graph_breaks) or ()),
+        max_kernels=_value(spec.max_kernels),
+        max_cudagraph_skips=_value(spec.max_cudagraph_skips),
         min_speedup=min_speedup,
         rtol=_value(spec.rtol),
         atol=_value(spec.atol),
         warmup=_first(_value(spec.warmup), options.warmup, DEFAULT_WARMUP),
         max_time_s=_first(_value(spec.max_time_s), options.max_time_s, DEFAULT_MAX_TIME_S),
         noise_threshold=_first(options.noise_threshold, DEFAULT_NOISE_THRESHOLD),
-        untimed=_why_untimed(
+        untimed="a watched block is not timed"
+        if watched
+        else _why_untimed(
             arguments, options, wanted=min_speedup is not None and own_backend is not None
         ),
+        watched=watched,
         strict=options.strict,
         update_baseline=options.update_baseline,
         recording_arguments=options.recording_arguments(nodeid),

@@ -16,8 +16,10 @@ from pytest_compileguard.collection import refusals, spec_of, stable_nodeid
 from pytest_compileguard.errors import CompileGuardError
 from pytest_compileguard.finding import Verdict
 from pytest_compileguard.guard import CompileGuard
+from pytest_compileguard.log_capture import trace_hidden
 from pytest_compileguard.options import Options, add_options, options_from_config
 from pytest_compileguard.phases import finish_test, verdicts_of
+from pytest_compileguard.report.plain_text import plain
 from pytest_compileguard.session import Session, to_wire
 from pytest_compileguard.spec import MARKER, marker_help
 from pytest_compileguard.store import Store
@@ -54,10 +56,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     problems = refusals(items, store)
     output: dict[str, Any] | None = getattr(config, "workeroutput", None)
     if problems and output is None:
-        raise pytest.UsageError(*problems)
+        raise pytest.UsageError(*map(plain, problems))
     if problems and output is not None:
         # An error would crash the worker: it runs nothing, and the controller tells why.
-        output[WIRE] = problems
+        output[WIRE] = [plain(problem) for problem in problems]
         items.clear()
 
 
@@ -68,7 +70,8 @@ def compileguard(request: pytest.FixtureRequest) -> Generator[CompileGuard, None
     options = request.config.stash[OPTIONS]
     guard = CompileGuard(nodeid=stable_nodeid(item), spec=spec_of(item), options=options)
     item.stash[GUARD], item.stash[VERDICTS] = guard, []
-    yield guard
+    with trace_hidden():
+        yield guard
     guard.close()
 
 
@@ -115,7 +118,7 @@ def _told_in_one_line() -> Iterator[None]:
     try:
         yield
     except CompileGuardError as error:
-        raise pytest.fail.Exception(str(error), pytrace=False) from None
+        raise pytest.fail.Exception(plain(str(error)), pytrace=False) from None
 
 
 class Reporter:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from pytest_compileguard import dynamo
 from pytest_compileguard.errors import CompileGuardError, SpecError
 from pytest_compileguard.facts import gather_facts
@@ -100,9 +102,7 @@ class Check:
         if all(call.trace is None for call in self.calls):
             problems = [call.problem for call in self.calls if call.problem]
             return NotObserved(reason=problems[0] if problems else "no call could be observed")
-        return gather_facts(
-            self.calls, target=target_name(self.target), dynamic=self.plan.arguments.dynamic
-        )
+        return gather_facts(self.calls, self.plan, target=target_name(self.target))
 
     def _parity(
         self, compiled: CompileObservation | NotObserved
@@ -169,7 +169,7 @@ def _timed(last: Timeable, plan: Plan) -> SpeedObservation | NotObserved:
             return NotObserved(reason="the timed call runs no compiled code")
         if eager.regions:
             return NotObserved(reason="the eager side runs code that compiles itself")
-        return sample_speed(
+        seen = sample_speed(
             last.eager,
             last.compiled,
             device=last.device,
@@ -179,6 +179,12 @@ def _timed(last: Timeable, plan: Plan) -> SpeedObservation | NotObserved:
             limit=plan.min_speedup,
             compile_count=_compiles,
         )
+        with dynamo.probing(last.call) as afterwards:
+            last.compiled()
+        if afterwards.regions == () and seen.void is None:
+            reason = "the compiled side fell back to eager while it was timed"
+            return msgspec.structs.replace(seen, void=reason)
+        return seen
 
 
 def _compiles() -> int:

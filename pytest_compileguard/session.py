@@ -28,7 +28,21 @@ _DISABLED = SummaryLine(
 
 def to_wire(verdict: Verdict) -> dict[str, Any]:
     """Make plain values of a verdict, as pytest-xdist can carry them."""
-    return msgspec.to_builtins(verdict)  # type: ignore[no-any-return]
+    return _encodable(msgspec.to_builtins(verdict))  # type: ignore[no-any-return]
+
+
+def _encodable(value: Any) -> Any:
+    """Escape lone surrogates, from names and messages of the code under test.
+
+    A worker that sends one crashes.
+    """
+    if isinstance(value, dict):
+        return {key: _encodable(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_encodable(inner) for inner in value]
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode("utf-8")
+    return value
 
 
 class Session:

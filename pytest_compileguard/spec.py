@@ -7,7 +7,7 @@ decorator and the validation of markers and overrides all follow from it.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast, overload
 
 import msgspec
@@ -28,11 +28,17 @@ T = TypeVar("T", bound=Callable[..., Any])
 Backend = str | Callable[..., Any]
 
 
+ALLOWANCES = "ids (GB0059), modules (torch.optim) or globs on places (*/encoder.py:41)"
+
+
 class Limits(TypedDict, total=False):
     """The keyword arguments of ``compile_check`` and of ``compileguard(...)``."""
 
     max_graph_breaks: int | None
     max_recompiles: int | None
+    allow_graph_breaks: Sequence[str] | None
+    max_kernels: int | None
+    max_cudagraph_skips: int | None
     min_speedup: float | None
     mode: str | None
     backend: Backend | None
@@ -55,6 +61,12 @@ class CompileCheck(msgspec.Struct, frozen=True, kw_only=True):
     """Most graph-break sites that are accepted, 0 or more."""
     max_recompiles: int | UnsetType | None = UNSET
     """Most recompiles that are accepted over the whole call sequence, 0 or more."""
+    allow_graph_breaks: Any = UNSET
+    """Breaks that don't count: ids (`GB0059`), modules (`torch.optim`), places (`*/net.py:41`)."""
+    max_kernels: int | UnsetType | None = UNSET
+    """Most kernels that inductor may generate, 0 or more."""
+    max_cudagraph_skips: int | UnsetType | None = UNSET
+    """How often CUDA graphs may be skipped in a mode that promises them, 0 or more."""
     min_speedup: float | UnsetType | None = UNSET
     """Least speedup, eager time / compiled time, above 0; 1.2 means 20 % more calls a second."""
     mode: str | UnsetType | None = UNSET
@@ -79,7 +91,13 @@ class CompileCheck(msgspec.Struct, frozen=True, kw_only=True):
 
 NAMES: tuple[str, ...] = tuple(sorted(CompileCheck.__struct_fields__))
 
-_INTEGERS = {"max_graph_breaks": 0, "max_recompiles": 0, "warmup": 1}
+_INTEGERS = {
+    "max_graph_breaks": 0,
+    "max_recompiles": 0,
+    "max_kernels": 0,
+    "max_cudagraph_skips": 0,
+    "warmup": 1,
+}
 _NUMBERS = {"min_speedup": False, "rtol": True, "atol": True, "max_time_s": False}  # may it be 0?
 _FLAGS = ("fullgraph", "dynamic")
 
@@ -180,9 +198,16 @@ def _refused(name: str, value: object) -> str | None:
         wanted = None if isinstance(value, str) else "a string"
     elif name == "backend":
         wanted = None if isinstance(value, str) or callable(value) else "a name or a callable"
+    elif name == "allow_graph_breaks":
+        wanted = _no_allowances(value)
     elif not isinstance(value, Mapping):
         wanted = "a mapping"
     return wanted
+
+
+def _no_allowances(value: object) -> str | None:
+    strings = isinstance(value, list | tuple) and all(isinstance(one, str) for one in value)
+    return None if strings else f"a list of {ALLOWANCES}"
 
 
 def _unknown(name: str, origin: str) -> str:

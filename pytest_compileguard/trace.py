@@ -1,9 +1,9 @@
 """Turns torch's trace events into compile facts. Pure: no torch, no logging.
 
 The rules are those that torch's own tools follow (``TORCH_LOGS``, tlparse), except
-for the number of graph breaks: a break in an inlined helper is reported once for
-each caller and again for the helper itself. Those echoes are merged, so that the
-number is that of the places somebody has to edit.
+for the number of graph breaks. Torch reports one break again for each caller of an
+inlined helper and for the helper itself, for each branch that leads to it, and for each
+recompile. All of these are one site: the number is that of the places to be edited.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from typing import Any
 from pytest_compileguard.break_text import BreakEvent, plain_function, read_break
 from pytest_compileguard.guard_text import read_guard
 from pytest_compileguard.observation import BreakSite, Fallback, Recompile, Record, RecompileKind
-from pytest_compileguard.source import enclosing_function, source_line
+from pytest_compileguard.source import source_line
 
 # The frame that torch puts around a module whose class is torch's own.
 _WRAPPER_FILE = "external_utils.py"
+_LIMIT = re.compile(r"(?:recompile|cache[ _]?size)[ _]?limit", re.IGNORECASE)
 
 
 class TraceEvent(Record):
@@ -80,14 +81,14 @@ def read_trace(events: Sequence[TraceEvent], *, target: str, dynamic: bool | Non
     graphs = _graphs(events)
     failed = {e.compile_id: e for e in events if e.metrics and _failure(e.metrics)}
     graph_ids = tuple(cid for cid in graphs if cid not in failed)
-    breaks = _distinct_breaks(events)
-    limit = {cid for cid, e in failed.items() if "limit" in _failure(e.metrics or {}).lower()}
+    limit = {cid for cid, e in failed.items() if _LIMIT.search(_failure(e.metrics or {}))}
+    breaks = _distinct_breaks(events, limit, frames)
     recompiles = _recompiles(events, frames, graphs, limit, dynamic)
     explained = {r.compile_id for r in recompiles}
     return TraceFacts(
         graph_ids=graph_ids,
         ops=_ops(events, graph_ids),
-        break_sites=merge_breaks(breaks, frames),
+        break_sites=_sites(breaks),
         break_events=len(breaks),
         recompiles=recompiles,
         skipped=tuple(_skip(e, frames) for cid, e in failed.items() if cid not in limit),
@@ -101,37 +102,32 @@ def read_trace(events: Sequence[TraceEvent], *, target: str, dynamic: bool | Non
     )
 
 
-def merge_breaks(events: Iterable[BreakEvent], frames: dict[str, Frame]) -> tuple[BreakSite, ...]:
-    """Merge distinct break events of first compiles into sites.
+def _distinct_breaks(
+    events: Iterable[TraceEvent], limit: set[str], frames: dict[str, Frame]
+) -> tuple[BreakEvent, ...]:
+    """Break events, each place once for a frame: its recompiles, and torch, repeat them.
 
-    An event is *own* if its line lies in the function that was compiled; each own
-    event is a site. An event of a caller (an echo) is a site only if the callee
-    never reported the same file, line and reason, and then only once.
+    One that only a recompile meets counts as well: the first compile went another way.
     """
-    events = tuple(events)
-    total = Counter(event.site for event in events)
-    own = {event.site for event in events if _is_own(event, frames)}
-    sites: list[BreakSite] = []
-    seen: set[tuple[str, int, str]] = set()
-    for event in events:
-        again = event.site in seen
-        if _is_own(event, frames) or (event.site not in own and not again):
-            sites.append(_site(event, 1 if again else total[event.site]))
-            seen.add(event.site)
-    return tuple(sites)
-
-
-def _distinct_breaks(events: Iterable[TraceEvent]) -> tuple[BreakEvent, ...]:
-    """Break events of first compiles; torch may report one twice for the same compile."""
     found: dict[tuple[str, tuple[str, int, str]], BreakEvent] = {}
     for event in events:
-        if event.artifact == "dynamo_graph_break_reason" and _is_first(event.compile_id):
-            parsed = read_break(event.payload, compile_id=event.compile_id, call=event.call)
-            found.setdefault((parsed.compile_id, parsed.site), parsed)
+        if event.artifact != "dynamo_graph_break_reason" or event.compile_id in limit:
+            continue
+        frame = frames.get(event.compile_id)
+        parsed = read_break(event.payload, call=event.call, frame=frame.name if frame else "?")
+        if parsed is not None:
+            found.setdefault((event.compile_id.partition("/")[0], parsed.site), parsed)
     return tuple(found.values())
 
 
-def _site(event: BreakEvent, events: int) -> BreakSite:
+def _sites(events: Sequence[BreakEvent]) -> tuple[BreakSite, ...]:
+    """Merge break events into the places where they happen, in the order of appearance."""
+    total = Counter(event.site for event in events)
+    first = {event.site: event for event in reversed(events)}
+    return tuple(_site(first[site], events=total[site]) for site in total)
+
+
+def _site(event: BreakEvent, *, events: int) -> BreakSite:
     return BreakSite(
         file=event.file,
         line=event.line,
@@ -145,26 +141,8 @@ def _site(event: BreakEvent, events: int) -> BreakSite:
     )
 
 
-def _is_own(event: BreakEvent, frames: dict[str, Frame]) -> bool:
-    """Whether the line that breaks belongs to the function that was being compiled.
-
-    Names do not tell: all modules call theirs ``forward``. They serve only where the
-    source can't be read.
-    """
-    frame = frames.get(event.compile_id)
-    if frame is None:
-        return True
-    if frame.file != event.file:
-        return False
-    compiled = enclosing_function(frame.file, frame.line)
-    breaking = enclosing_function(event.file, event.line)
-    if compiled is None or breaking is None:
-        return frame.name == event.function
-    return compiled == breaking
-
-
 def _is_first(compile_id: str) -> bool:
-    """Whether this is the first compile of its frame; a break of a recompile is no new one."""
+    """Whether this is the first compile of its frame."""
     return compile_id == "" or compile_id.endswith("/0")
 
 
@@ -183,13 +161,14 @@ def _frames(events: Iterable[TraceEvent], target: str) -> dict[str, Frame]:
     return frames
 
 
-def _graphs(events: Iterable[TraceEvent]) -> dict[str, dict[str, Any]]:
-    """Sizes of the last attempt of each compile id: Dynamo may restart the analysis."""
-    found: dict[str, dict[str, Any]] = {}
+def _graphs(events: Iterable[TraceEvent]) -> dict[str, int]:
+    """How free the inputs of each compile id are, at its last attempt: Dynamo may start anew."""
+    found: dict[str, int] = {}
     for event in events:
         if "dynamo_output_graph" in event.metadata:
             graph = event.metadata["dynamo_output_graph"]
-            found[event.compile_id] = graph.get("sizes", {}) if isinstance(graph, dict) else {}
+            sizes = graph.get("sizes", {}) if isinstance(graph, dict) else {}
+            found[event.compile_id] = _freedom(sizes, event.payload)
     return found
 
 
@@ -224,14 +203,20 @@ def _skip(event: TraceEvent, frames: dict[str, Frame]) -> Fallback:
         frame=frame.name,
         file=str(metrics.get("fail_user_frame_filename") or frame.file),
         line=int(metrics.get("fail_user_frame_lineno") or frame.line),
-        reason=_failure(metrics).partition(": ")[2].split("\n")[0] or "Dynamo skipped the frame",
+        reason=_first_sentence(_failure(metrics).partition(": ")[2]) or "Dynamo skipped the frame",
     )
+
+
+def _first_sentence(text: str) -> str:
+    """Take the first line, and the next one where it only announces that."""
+    first, _, rest = text.strip().partition("\n")
+    return f"{first} {_first_sentence(rest)}".strip() if first.endswith(":") else first
 
 
 def _recompiles(
     events: Iterable[TraceEvent],
     frames: dict[str, Frame],
-    graphs: dict[str, dict[str, Any]],
+    graphs: dict[str, int],
     limit: set[str],
     dynamic: bool | None,
 ) -> tuple[Recompile, ...]:
@@ -243,7 +228,8 @@ def _recompiles(
         frame = frames.get(f"{frame_id}/0") or frames.get(event.compile_id)
         failure = read_guard(event.payload)
         kind = failure.kind
-        if dynamic is not False and _became_dynamic(event.compile_id, graphs):
+        generalised = kind in {"size", "value"} or failure.subject.endswith(".rank")
+        if generalised and dynamic is not False and _became_dynamic(event.compile_id, graphs):
             kind = "automatic_dynamic"
         found.append(_recompile(event, frame, failure, kind, refused=event.compile_id in limit))
     return tuple(found)
@@ -267,20 +253,22 @@ def _recompile(
     )
 
 
-def _became_dynamic(compile_id: str, graphs: dict[str, dict[str, Any]]) -> bool:
+def _became_dynamic(compile_id: str, graphs: dict[str, int]) -> bool:
     """Whether this compile has a symbolic size, or a number as input, that none before had."""
     frame, _, number = compile_id.partition("/")
-    before = [graphs.get(f"{frame}/{n}", {}) for n in range(int(number or 0))]
-    return _freedom(graphs.get(compile_id, {})) > max(map(_freedom, before), default=0)
+    before = [graphs.get(f"{frame}/{n}", 0) for n in range(int(number or 0))]
+    return graphs.get(compile_id, 0) > max(before, default=0)
 
 
-def _freedom(sizes: dict[str, Any]) -> int:
+def _freedom(sizes: dict[str, Any], code: str) -> int:
     """Count symbolic sizes and lifted numbers among the inputs of a graph."""
-    symbols = {s for size in sizes.values() for s in _symbols(size)}
+    heads = "".join(line for line in code.splitlines() if "def forward(" in line)
+    symbols = set(re.findall(r'"Sym\((\w+)\)"', heads))
+    symbols |= {s for size in sizes.values() for s in _symbols(size)}
     lifted = [name for name, size in sizes.items() if name.startswith("l_") and size == []]
     return len(symbols) + len(lifted)
 
 
 def _symbols(size: object) -> list[str]:
     dimensions = size if isinstance(size, list) else []
-    return [s for s in map(str, dimensions) if re.search(r"\b[su]\d+\b", s)]
+    return [s for dimension in map(str, dimensions) for s in re.findall(r"\b[su]\d+\b", dimension)]

@@ -47,7 +47,7 @@ def judge(
     compiled = compile_problem(observation.compile) is None
     findings = (
         *compile_findings(plan, observation.compile),
-        *parity_findings(observation.parity, observation.compile, compiled=compiled),
+        *_compared(plan, observation, compiled=compiled),
         *speed_findings(plan, observation.speed, wall=wall, device=device),
     )
     recordable = environment is not None and _is_recordable(plan, observation, findings)
@@ -69,6 +69,12 @@ def judge(
         environment=environment,
         recordable=recordable,
     )
+
+
+def _compared(plan: Plan, observation: Observation, *, compiled: bool) -> tuple[Finding, ...]:
+    if plan.watched:  # there was no other side
+        return ()
+    return parity_findings(observation.parity, observation.compile, compiled=compiled)
 
 
 def _speed(plan: Plan, observation: Observation, clock: Clock) -> Speed | None:

@@ -29,5 +29,11 @@ def test_the_first_test_passes(pytester: pytest.Pytester) -> None:
     assert [name for name, _ in blocks] == ["shop.py", "test_shop.py"]
     for name, code in blocks:
         (pytester.path / name).write_text(code, encoding="utf-8")
-    options = ("--compileguard-backend", "aot_eager", "--compileguard-no-timing", "-p", "no:asyncio")
+    options = (
+        "--compileguard-backend",
+        "aot_eager",
+        "--compileguard-no-timing",
+        "-p",
+        "no:asyncio",
+    )
     pytester.runpytest_subprocess(*options).assert_outcomes(passed=1)

@@ -202,6 +202,9 @@ class Mirror:
             twin.data = real.detach()
         if twin.requires_grad != real.requires_grad:
             twin.requires_grad_(real.requires_grad)
+        if not self.shares_parameters:
+            # An optimizer works on it; where parameters are shared, nobody reads it.
+            twin.grad = None if real.grad is None else real.grad.detach().clone()
         self.remember(real, twin, path, keep=True)
         return twin  # type: ignore[no-any-return]
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
+
+from pytest_compileguard.log_capture import all_records_hidden
 
 
 @contextlib.contextmanager
@@ -16,21 +18,9 @@ def silenced() -> Iterator[None]:
     A warning that a filter turns into an error still is one.
     """
     with contextlib.ExitStack() as stack:
-        sink = stack.enter_context(open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123  # a device
+        sink = stack.enter_context(Path(os.devnull).open("w", encoding="utf-8"))
         stack.enter_context(contextlib.redirect_stdout(sink))
         stack.enter_context(contextlib.redirect_stderr(sink))
         stack.enter_context(warnings.catch_warnings(record=True))
-        for handler in _pytest_handlers():
-            handler.addFilter(_reject)
-            stack.callback(handler.removeFilter, _reject)
+        stack.enter_context(all_records_hidden())
         yield
-
-
-def _reject(_record: logging.LogRecord) -> bool:
-    return False
-
-
-def _pytest_handlers() -> list[logging.Handler]:
-    """Pytest's handlers; the same ones may also be attached to logs that don't propagate."""
-    handlers = logging.getLogger().handlers
-    return [h for h in handlers if type(h).__module__.startswith("_pytest.")]

@@ -141,7 +141,8 @@ def _word(
     difference = abs(wide(a) - wide(e))
     return (
         f"greatest difference {difference:.3g} at index {list(index)}: compiled {a:.8g}, "
-        f"eager {e:.8g}; {count} of {expected.numel()} elements differ (rtol {rtol:g}, atol {atol:g})"
+        f"eager {e:.8g}; {count} of {expected.numel()} elements differ "
+        f"(rtol {rtol:g}, atol {atol:g})"
     )
 
 

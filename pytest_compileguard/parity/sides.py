@@ -182,6 +182,8 @@ class SideComparison:
             actual = compiled.state[key][1]
             if isinstance(expected, torch.Tensor):
                 self._leaf(path, actual, expected, "mutation", form=False)
+                if expected.is_leaf and actual.is_leaf and expected is not actual:
+                    self._leaf(f"{path}.grad", actual.grad, expected.grad, "mutation", form=False)
             else:
                 for name, a, e in _attribute_pairs(actual, expected, eager.state):
                     self._leaf(f"{path}{name}".lstrip("."), a, e, "mutation", form=False)

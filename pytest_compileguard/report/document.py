@@ -84,6 +84,7 @@ def _check(verdict: Verdict, shared: Environment | None) -> Fields:
         "recompiles": [_record(recompile) for recompile in recompiles],
         "fallbacks": [_record(fallback) for fallback in fallbacks],
         "unreliable": seen.unreliable if isinstance(seen, CompileObservation) else [],
+        "inductor": _inductor(seen),
         "mismatches": _mismatches(observation.parity),
         "findings": [_record(finding) for finding in verdict.findings],
         "samples": _samples(observation.speed),
@@ -137,6 +138,16 @@ _FACTS = (
     "error",
 )
 _SPEED = ("speedup", "speedup_low", "speedup_high", "eager_ms", "compiled_ms", "pairs")
+
+
+def _inductor(seen: CompileObservation | NotObserved) -> Fields | None:
+    if isinstance(seen, NotObserved):
+        return None
+    return {
+        "kernel_names": seen.kernel_names,
+        "cudagraph_skips": seen.cudagraph_skips,
+        "cudagraph_recordings": seen.cudagraph_recordings,
+    }
 
 
 def _parity(findings: Sequence[Finding]) -> str:

@@ -94,7 +94,7 @@ def _table(verdicts: Sequence[Verdict], crowded: frozenset[str], width: int) -> 
     rows = [[column.heading for column in columns]]
     rows += [[column.cell(verdict) for column in columns] for verdict in verdicts]
     return [
-        _GAP.join([shortened(name, name_width).ljust(name_width), *map(str.rjust, row, widths)])
+        _GAP.join([_fitted(name, name_width).ljust(name_width), *map(str.rjust, row, widths)])
         for name, row in zip(names, rows, strict=True)
     ]
 
@@ -116,6 +116,12 @@ def _column_width(column: _Column, verdicts: Sequence[Verdict]) -> int:
 
 def _name(verdict: Verdict, *, named: bool) -> str:
     return plain(f"{verdict.nodeid} ({verdict.name})" if named else verdict.nodeid)
+
+
+def _fitted(name: str, width: int) -> str:
+    """Shorten a name: its file goes first, since the test tells more."""
+    test = name.partition("::")[2]
+    return shortened(test if test and len(name) > width else name, width)
 
 
 def _coloured(text: str, verdict: Verdict) -> SummaryLine:

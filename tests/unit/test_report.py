@@ -464,29 +464,29 @@ TABLES = {
 check                           graphs  breaks  recompiles  parity             speedup       verdict
 tests/test_a.py::test_a              1       0           0     3/3  1.20x [1.15, 1.25]  inconclusive
 tests/test_b.py::test_b              -       -           -       -                   -        failed
-tests/test_lon..oder[bf16-512]       1       0           0     3/3                   -        passed
+TestTransforme..oder[bf16-512]       1       0           0     3/3                   -        passed
 tests/test_mlp.py::test_mlp          3       1           1     3/3  1.04x [1.03, 1.05]        failed
 """,
     80: """\
 check                          breaks  recompiles  parity  speedup       verdict
 tests/test_a.py::test_a             0           0     3/3    1.20x  inconclusive
 tests/test_b.py::test_b             -           -       -        -        failed
-tests/test_lon..der[bf16-512]       0           0     3/3        -        passed
+TestTransforme..der[bf16-512]       0           0     3/3        -        passed
 tests/test_mlp.py::test_mlp         1           1     3/3    1.04x        failed
 """,
     60: """\
 check              breaks  recompiles  speedup       verdict
-tests/te..:test_a       0           0    1.20x  inconclusive
-tests/te..:test_b       -           -        -        failed
-tests/te..16-512]       0           0        -        passed
-tests/te..est_mlp       1           1    1.04x        failed
+test_a                  0           0    1.20x  inconclusive
+test_b                  -           -        -        failed
+TestTran..16-512]       0           0        -        passed
+test_mlp                1           1    1.04x        failed
 """,
     40: """\
 check               breaks       verdict
-tests/te..::test_a       0  inconclusive
-tests/te..::test_b       -        failed
-tests/te..f16-512]       0        passed
-tests/te..test_mlp       1        failed
+test_a                   0  inconclusive
+test_b                   -        failed
+TestTran..f16-512]       0        passed
+test_mlp                 1        failed
 """,
 }
 
@@ -545,7 +545,7 @@ def test_colours_follow_what_a_reader_must_do() -> None:
 QUIET = """\
 check                     breaks  recompiles  parity             speedup  verdict
 tests/test_b.py::test_b        -           -       -                   -   failed
-tests/test_..y::test_mlp       1           1     3/3  1.04x [1.03, 1.05]   failed"""
+test_mlp                       1           1     3/3  1.04x [1.03, 1.05]   failed"""
 
 
 def test_quiet_lists_only_what_fails() -> None:
@@ -642,6 +642,8 @@ def test_the_document_holds_the_contract() -> None:
             "events": 1,
             "call": 0,
             "allowed": False,
+            "origin": "package",
+            "rewritten_assert": False,
         }
     ]
     (recompile,) = check["recompiles"]

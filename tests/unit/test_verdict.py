@@ -509,17 +509,9 @@ def test_graphs_of_recompiles_are_no_explain_style_breaks() -> None:
     assert finding_of(verdict, "graph_breaks").message == "0 of 0"
 
 
-@pytest.mark.parametrize(
-    ("file", "source", "told"),
-    (
-        ("/repo/test_mlp.py", "assert x.sum() > 0", True),
-        ("C:\\repo\\conftest.py", "assert x.sum() > 0", True),
-        ("/repo/test_mlp.py", "print(x)", False),
-        ("/repo/models/latest.py", "assert x.sum() > 0", False),
-    ),
-)
-def test_rewritten_asserts_are_named_as_the_cause(*, file: str, source: str, told: bool) -> None:
-    compilation = make_compilation(break_sites=(make_site(file=file, source=source),))
+@pytest.mark.parametrize("told", (True, False))
+def test_rewritten_asserts_are_named_as_the_cause(*, told: bool) -> None:
+    compilation = make_compilation(break_sites=(make_site(rewritten_assert=told),))
     finding = finding_of(verdict_of(compilation=compilation), "graph_breaks")
     assert ("pytest rewrites the asserts" in finding.remedy) is told
 

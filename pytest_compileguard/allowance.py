@@ -1,0 +1,53 @@
+"""Graph breaks that the author of a test accepts on purpose. Pure.
+
+An allowance is one of: the id of torch's registry (``GB0059``), a module (``torch.optim``,
+``models.encoder``: all code in it and below), or a glob on the place (``*/encoder.py``,
+``*/encoder.py:41``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from pathlib import PurePath
+
+import msgspec
+
+from pytest_compileguard.observation import BreakSite
+
+DEFAULTS = ("torch.optim",)
+"""torch breaks the graph in its own optimizers on purpose, and resumes after it."""
+
+_ID = re.compile(r"^GB\d{4,}$")
+_MODULE = re.compile(r"^[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*$")
+
+
+def allowed_sites(
+    sites: Sequence[BreakSite], allowances: Sequence[str]
+) -> tuple[tuple[BreakSite, ...], tuple[str, ...]]:
+    """Mark the sites that are allowed; also the allowances that matched none of them."""
+    wanted = (*allowances, *DEFAULTS)
+    marked = tuple(
+        msgspec.structs.replace(site, allowed=any(_matches(site, one) for one in wanted))
+        for site in sites
+    )
+    unused = (one for one in allowances if not any(_matches(site, one) for site in sites))
+    return marked, tuple(unused)
+
+
+def _matches(site: BreakSite, allowance: str) -> bool:
+    if _ID.match(allowance):
+        return site.id == allowance
+    if _MODULE.match(allowance) and not allowance.endswith(".py"):
+        return _in_module(site.file, allowance)
+    file = PurePath(site.file).as_posix()
+    return fnmatchcase(file, allowance) or fnmatchcase(f"{file}:{site.line}", allowance)
+
+
+def _in_module(file: str, module: str) -> bool:
+    """Whether a file is that module, or lies in that package."""
+    parts = PurePath(file).with_suffix("").parts
+    wanted = tuple(module.split("."))
+    starts = range(len(parts) - len(wanted) + 1)
+    return any(parts[i : i + len(wanted)] == wanted for i in starts)

@@ -1,0 +1,56 @@
+"""Judges what inductor generated: kernels, and whether CUDA graphs were used as promised."""
+
+from __future__ import annotations
+
+import msgspec
+
+from pytest_compileguard.finding import Finding
+from pytest_compileguard.limit_findings import against_limit
+from pytest_compileguard.observation import CompileObservation
+from pytest_compileguard.plan import Plan
+from pytest_compileguard.wording import counted, first_of
+
+
+def inductor_findings(
+    plan: Plan, seen: CompileObservation, *, compiled: bool
+) -> tuple[Finding, ...]:
+    """Judge kernels if there is a limit, and CUDA graphs if they were promised and skipped."""
+    return (*_kernels(plan, seen, compiled=compiled), *_cuda_graphs(plan, seen))
+
+
+def _kernels(plan: Plan, seen: CompileObservation, *, compiled: bool) -> tuple[Finding, ...]:
+    if plan.max_kernels is None:
+        return ()
+    finding = Finding(
+        metric="kernels",
+        status="passed",
+        message="",
+        observed=seen.kernels,
+        limit=plan.max_kernels,
+        evidence=first_of(list(seen.kernel_names)),
+        remedy="see which operators no longer fuse: TORCH_LOGS=fusion",
+    )
+    return against_limit(finding, seen.kernels, plan.max_kernels, seen, compiled=compiled)
+
+
+def _cuda_graphs(plan: Plan, seen: CompileObservation) -> tuple[Finding, ...]:
+    skips, limit = len(seen.cudagraph_skips), plan.max_cudagraph_skips
+    if limit is None and not (skips and plan.arguments.promises_cuda_graphs):
+        return ()
+    finding = Finding(
+        metric="cudagraph_skips",
+        status="passed",
+        message=f"{skips} of {limit}",
+        observed=skips,
+        limit=limit,
+        evidence=first_of(list(dict.fromkeys(seen.cudagraph_skips))),
+        remedy="the reason names the line; the mode gains nothing without CUDA graphs",
+    )
+    replace = msgspec.structs.replace
+    if limit is None:
+        mode = plan.arguments.mode or "the options"
+        text = f"{mode} promises CUDA graphs, they were skipped {counted(skips, 'time')}"
+        return (replace(finding, status="inconclusive", message=text),)
+    if skips > limit:
+        return (replace(finding, status="failed", message=f"{skips}, limit {limit}"),)
+    return (replace(finding, remedy=""),)

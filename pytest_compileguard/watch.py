@@ -1,0 +1,83 @@
+"""Watches a block that compiles by itself: an engine, a trainer, ``model.generate``.
+
+Only compile facts are seen. There is nothing to compare with, nothing is timed, and torch
+is not reset: code that was compiled before the block may run in it, and counts as compiled.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from types import CodeType, TracebackType
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pytest_compileguard import dynamo
+from pytest_compileguard.errors import CompileGuardError
+from pytest_compileguard.facts import gather_facts
+from pytest_compileguard.isolation.quiet import silenced
+from pytest_compileguard.observation import CompileObservation, NotObserved, Observation
+from pytest_compileguard.plan import Plan
+from pytest_compileguard.shadow import ShadowCall
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+_ONLY_WATCHED = NotObserved(reason="the block was only watched")
+
+
+class WatchedBlock:
+    """One ``with compileguard.watch(...)`` block; ``seen`` is there once it is left."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.code: frozenset[CodeType] = frozenset()
+        self.device_type = "cpu"
+        self.stale = False
+        self.reset_torch = False
+        self._stack = contextlib.ExitStack()
+        self._made: ShadowCall | None = None
+        self._before: dynamo.Counters | None = None
+        self._refused = "the block was never entered"
+
+    @property
+    def started(self) -> bool:
+        return self._made is not None
+
+    @property
+    def seen(self) -> CompileObservation | NotObserved:
+        """What was seen in the block."""
+        if self._made is None or self._made.counters is None:
+            return NotObserved(reason=self._refused)
+        facts = gather_facts([self._made], self.plan, target=self.plan.name)
+        ran = set((self._made.trace and self._made.trace.regions) or ())
+        new = {event.compile_id for event in self._made.trace.events} if self._made.trace else set()
+        reused = len(ran - new)
+        fallbacks = tuple(f for f in facts.fallbacks if not reused or f.kind != "nothing_compiled")
+        return msgspec.structs.replace(facts, reused_graphs=reused, fallbacks=fallbacks)
+
+    def __enter__(self) -> Self:
+        try:
+            with silenced():
+                dynamo.ensure_understood()
+        except CompileGuardError as error:
+            self._refused = str(error)
+            return self
+        self._made = ShadowCall(index=0, hindrances=dynamo.hindrances(None))
+        self._before = dynamo.counters()
+        self._made.trace = self._stack.enter_context(dynamo.tracing(0, as_is=True))
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._stack.__exit__(kind, error, traceback)
+        if self._made is not None and self._before is not None:
+            self._made.counters = dynamo.counters().since(self._before)
+
+    def finish(self) -> Observation:
+        """Gather what was seen."""
+        return Observation(compile=self.seen, parity=_ONLY_WATCHED, speed=_ONLY_WATCHED)
