@@ -41,6 +41,8 @@ _TRACEBACK = "Traceback (most recent call last)"
 _RAISED = re.compile(r"^torch\._dynamo\.exc\.\w+: (.+)$", re.M)
 # Sent ahead of the break event proper where a backend can't compile a graph.
 _FOREWORD = "WON'T CONVERT"
+# What follows names symbols, which are numbered anew in every frame.
+_EXPRESSION = re.compile(r"^(.*\bdata-dependent expression) (.+)$")
 _DETAIL = re.compile(r"^(Explanation|Hint): (.*)$")
 
 
@@ -66,15 +68,18 @@ def read_break(payload: str, *, call: int, frame: str) -> BreakEvent | None:
         (file, line), function = header.groups(), frame  # the stack ends in the caller
     first = head.split("*** While handling this graph break")[0]
     raised = _RAISED.findall(payload)
-    found = _GB_ID.search(first if header else payload)
+    whole = first if header else payload
+    reason = _reason(first) if header or not raised else raised[-1].strip()
+    reason, expression = (_EXPRESSION.findall(reason) or [(reason, "")])[0]
+    found = _GB_ID.search(whole)
     return BreakEvent(
         call=call,
         file=file,
         line=int(line),
         function=plain_function(function),
-        reason=_reason(first) if header or not raised else raised[-1].strip(),
+        reason=reason,
         id=f"GB{found[1]}" if found else None,
-        hint=_hint(first if header else payload),
+        hint=_hint(whole) or expression,
     )
 
 

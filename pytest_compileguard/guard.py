@@ -75,9 +75,9 @@ class CompileGuard:
                 is through.
         """
         if not callable(target):
-            kind = type(target).__name__
             raise SpecError(
-                f"{self._nodeid}: compileguard(...): the target must be callable, not a {kind}"
+                f"{self._nodeid}: compileguard(...): the target must be callable, "
+                f"not a {type(target).__name__}"
             )
         origin = f"{self._nodeid}: compileguard({target_name(target)})"
         self._refuse_late(origin)

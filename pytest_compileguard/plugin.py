@@ -65,7 +65,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture
 def compileguard(request: pytest.FixtureRequest) -> Generator[CompileGuard, None, None]:
-    """Guard a target: ``guarded = compileguard(target)``, then call ``guarded(...)``."""
+    """Guard a target of the test: pass it in, and call what comes back in its place."""
     item = request.node
     options = request.config.stash[OPTIONS]
     guard = CompileGuard(nodeid=stable_nodeid(item), spec=spec_of(item), options=options)
@@ -108,7 +108,8 @@ def pytest_runtest_makereport(
     report = yield
     guard = item.stash.get(GUARD, None)
     if guard and call.when == "call":
-        setattr(report, WIRE, [to_wire(v) for v in verdicts_of(guard, item.stash[VERDICTS])])
+        judged = item.stash[VERDICTS]
+        setattr(report, WIRE, [to_wire(verdict) for verdict in verdicts_of(guard, judged)])
     return report
 
 
@@ -147,8 +148,8 @@ class Reporter:
             session.exitstatus = pytest.ExitCode.USAGE_ERROR
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        width, verbosity = terminalreporter._tw.fullwidth, terminalreporter.verbosity
-        if lines := self._session.lines(width=width, verbosity=verbosity):
+        width = terminalreporter._tw.fullwidth  # noqa: SLF001  # pytest has no public one
+        if lines := self._session.lines(width=width, verbosity=terminalreporter.verbosity):
             terminalreporter.section("compileguard")
         for line in lines:
             terminalreporter.write_line(line.text, **line.markup)

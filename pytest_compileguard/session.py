@@ -19,7 +19,6 @@ from pytest_compileguard.report.summary import SummaryLine, summary_lines
 from pytest_compileguard.report.update import refusal_lines, update_lines
 from pytest_compileguard.store import Store
 
-
 _DISABLED = SummaryLine(
     text="compileguard is disabled (--compileguard-disable): calls ran eager, nothing was checked",
     yellow=True,

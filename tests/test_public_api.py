@@ -22,11 +22,14 @@ def test_every_name_exists_and_says_what_it_is() -> None:
 
 def test_limits() -> None:
     assert spec.NAMES == (
+        "allow_graph_breaks",
         "atol",
         "backend",
         "dynamic",
         "fullgraph",
+        "max_cudagraph_skips",
         "max_graph_breaks",
+        "max_kernels",
         "max_recompiles",
         "max_time_s",
         "min_speedup",

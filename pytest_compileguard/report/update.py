@@ -11,6 +11,7 @@ from pytest_compileguard.report.summary import SummaryLine
 from pytest_compileguard.wording import counted
 
 _MOST_IN_LINE = 400
+_MOST_OF_REFUSAL = 1200  # it lists all that would be allowed
 
 
 def update_lines(
@@ -24,9 +25,8 @@ def update_lines(
 
 def refusal_lines(refused: Sequence[str]) -> list[SummaryLine]:
     """One line for each test that workers refused to run, as pytest itself words such errors."""
-    return [
-        SummaryLine(text=plain_line(f"ERROR: {text}", _MOST_IN_LINE), red=True) for text in refused
-    ]
+    texts = [plain_line(f"ERROR: {text}", _MOST_OF_REFUSAL) for text in refused]
+    return [SummaryLine(text=text, red=True) for text in texts]
 
 
 def _told(changes: Changes, rootpath: Path) -> list[SummaryLine]:

@@ -7,7 +7,7 @@ pytest rewrites the asserts of test modules, which Dynamo would trace.
 from __future__ import annotations
 
 import contextlib
-import warnings
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -190,8 +190,8 @@ def is_comp(x: Tensor) -> Tensor:
 
 def builtin_unsup(x: Tensor) -> Tensor:
     y = x.sin()
-    n = len(repr(memoryview(b"ab")))
-    return y * n
+    memoryview(b"ab")
+    return y.cos()
 
 
 def id_call(x: Tensor) -> Tensor:
@@ -210,13 +210,11 @@ def skipped_step(x: Tensor) -> Tensor:
     return y.cos()
 
 
-def bw_hook(x: Tensor) -> Tensor:
-    w = x.detach().requires_grad_()
-    y = w.sin()
-    y.register_hook(lambda grad: grad * 2)
-    y.sum().backward()
-    assert w.grad is not None
-    return w.grad.cos()
+def bw_hook(x: Tensor) -> Tensor | None:
+    w = x.clone().requires_grad_()
+    w.register_hook(lambda grad: grad * 2)
+    w.sin().sum().backward()
+    return w.grad
 
 
 def nonzero(x: Tensor) -> Tensor:
@@ -241,3 +239,148 @@ def dict_print_twice(x: Tensor) -> dict[str, Tensor]:
     z = y.cos()
     print(end="")
     return {"y": y, "z": z}
+
+
+# What follows is not of the table: places and callers of all kinds.
+
+
+class Inner(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        y = x.sin()
+        print(end="")  # in Inner
+        return y.cos()
+
+
+class Outer(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = Inner()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.inner(x + 1) * 2  # type: ignore[no-any-return]
+
+
+class OuterBreaksToo(nn.Module):
+    """Two instances of one class, and a break of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = Inner()
+        self.second = Inner()
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.first(x + 1) * 2
+        print(end="")  # in OuterBreaksToo
+        return self.second(y)  # type: ignore[no-any-return]
+
+
+class Derived(Inner):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x + 1) * 2
+
+
+class BreaksInTraining(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        y = x.sin()
+        if self.training:
+            print(end="")  # in training
+        return y.cos()
+
+
+class Scaled(nn.Module):
+    def __init__(self, factor: int) -> None:
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.factor + 1
+
+
+def recursive(x: Tensor, depth: int) -> Tensor:
+    y = x.sin()
+    print(end="")  # at every depth
+    return recursive(y, depth - 1) if depth else y.cos()
+
+
+def calls_lambda(x: Tensor) -> Tensor:
+    loud = lambda t: print(end="") or t.cos()  # noqa: E731  # type: ignore[func-returns-value]
+    return loud(x.sin())  # type: ignore[no-any-return]
+
+
+def _loud(t: Tensor) -> Tensor:
+    print(end="")  # in _loud
+    return t.sin()
+
+
+def comprehension(x: Tensor) -> Tensor:
+    parts = [_loud(x + i) for i in range(3)]
+    return torch.stack(parts)
+
+
+def _doubling(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    @functools.wraps(function)
+    def wrapper(x: Tensor) -> Tensor:
+        return function(x) * 2
+
+    return wrapper
+
+
+def _loudly(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    @functools.wraps(function)
+    def wrapper(x: Tensor) -> Tensor:
+        print(end="")  # in the wrapper
+        return function(x) * 2
+
+    return wrapper
+
+
+@_doubling
+def decorated(x: Tensor) -> Tensor:
+    y = x.sin()
+    print(end="")  # below the decorator
+    return y.cos()
+
+
+@_loudly
+def decorated_loudly(x: Tensor) -> Tensor:
+    y = x.sin()
+    print(end="")  # below the loud decorator
+    return y.cos()
+
+
+def closure(x: Tensor) -> Tensor:
+    def inner(t: Tensor) -> Tensor:
+        print(end="")  # in the closure
+        return t.cos()
+
+    return inner(x.sin())
+
+
+def two_on_a_line(x: Tensor) -> Tensor:
+    y = x.sin()
+    a, b = y.sum().item(), y.mean().item()
+    return y * a + b
+
+
+def after_a_branch(x: Tensor) -> Tensor:
+    y = x.sin()
+    if y.sum() > 0:
+        y = y + 1
+    print(end="")  # after both branches
+    return y.cos()
+
+
+def breaks_if_asked(x: Tensor, loud: bool) -> Tensor:  # noqa: FBT001
+    y = x.sin()
+    if loud:
+        print(end="")  # only if asked
+    return y.cos()
+
+
+def without_source() -> tuple[Any, Any]:
+    """Two functions of code that stands in no file; the second calls the first."""
+    space: dict[str, Any] = {}
+    text = "def made(x):\n    y = x.sin()\n    print(end='')\n    return y.cos()\n"
+    text += "def calls_made(x):\n    return made(x + 1) * 2\n"
+    exec(text, space)  # noqa: S102
+    return space["made"], space["calls_made"]

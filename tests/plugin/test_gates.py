@@ -305,7 +305,9 @@ def test_a_promised_speedup_that_is_not_reached_fails(run_suite: RunSuite) -> No
     run.result.assert_outcomes(failed=1, passed=1)
     statuses = {f["limit"]: f["status"] for f in run.findings("speedup")}
     assert statuses == {50: "failed", 0.001: "passed"}
-    run.result.stdout.fnmatch_lines(["  speedup *observed *x *limit 50.00x *[[]*[]] at *wall clock"])
+    run.result.stdout.fnmatch_lines(
+        ["  speedup *observed *x *limit 50.00x *[[]*[]] at *wall clock"]
+    )
 
 
 def test_speedup_of_wrong_code_is_not_judged(run_suite: RunSuite) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +74,7 @@ def named(document: dict[str, Any], test: str) -> dict[str, Any]:
     return found
 
 
-def assert_types(record: dict[str, Any], types: dict[str, type]) -> None:
+def assert_types(record: Mapping[str, Any], types: Mapping[str, type]) -> None:
     for name, kind in types.items():
         assert type(record[name]) is kind, (name, record[name])
 
@@ -237,9 +238,7 @@ def test_hostile_names_cross_to_the_controller(pytester: pytest.Pytester) -> Non
 
 def test_report_does_not_depend_on_the_order_of_tests(run_suite: RunSuite) -> None:
     one = run_suite(SUITE, "-k", "breaks or wrong").document
-    other = run_suite(
-        SUITE, "test_suite.py::test_is_wrong", "test_suite.py::test_breaks"
-    ).document
+    other = run_suite(SUITE, "test_suite.py::test_is_wrong", "test_suite.py::test_breaks").document
 
     for document in (one, other):
         for check in document["checks"]:

@@ -428,8 +428,9 @@ def test_fixture_fails(broken):
 """
 
 
-def test_own_failure_is_not_masked(run_suite: RunSuite) -> None:
-    run = run_suite(OWN_FAILURES)
+@pytest.mark.parametrize("arguments", ((), ("--compileguard-strict",)), ids=("", "strict"))
+def test_own_failure_is_not_masked(run_suite: RunSuite, arguments: tuple[str, ...]) -> None:
+    run = run_suite(OWN_FAILURES, *arguments)
 
     run.result.assert_outcomes(failed=2, skipped=1, errors=1)
     assert "assert tensor(" in run.text
@@ -441,6 +442,7 @@ def test_own_failure_is_not_masked(run_suite: RunSuite) -> None:
         (finding,) = check["findings"]
         assert "before this check was judged" in finding["message"]
         assert set(check["observed"].values()) == {None, "not_checked"}
+        assert not check["fails"]
 
 
 RAISING = """
@@ -522,7 +524,9 @@ def test_a_call_that_nobody_would_judge_is_refused(run_suite: RunSuite) -> None:
 
 
 def test_warnings_as_errors_are_those_of_the_test_alone(run_suite: RunSuite) -> None:
-    suite = "from library import Net\nfrom torch import ones\n" + (
+    suite = (
+        "from library import Net\n"
+        "from torch import ones\n"
         "def test_it(compileguard):\n"
         "    compileguard(Net(), backend='aot_eager')(ones(2, 4)).sum().backward()\n"
     )
