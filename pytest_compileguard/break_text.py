@@ -30,15 +30,15 @@ class BreakEvent(Record):
         return self.file, self.line, self.reason
 
 
-_FRAME = re.compile(r'^\s*File "(.+?)", line (\d+), in (.+)$', re.M)
-_HEADER = re.compile(r"in user code at (.+?):(\d+)\s*$", re.M)
+_FRAME = re.compile(r'^\s*File "(.+?)", line (\d+), in (.+)$', re.MULTILINE)
+_HEADER = re.compile(r"in user code at (.+?):(\d+)\s*$", re.MULTILINE)
 _RESUME = re.compile(r"^torch_dynamo_resume_in_(.+)_at_\d+$")
 # Sentences about what Dynamo did with the frame; the reason follows in the next lines.
 _PREAMBLE = re.compile(r"^(?:Graph Break )?Reason: |^Graph break")
 _GB_ID = re.compile(r"/gb/gb(\d{4})\.html")
-_REPORT = re.compile(r"(?:file|report) an issue", re.I)
+_REPORT = re.compile(r"(?:file|report) an issue", re.IGNORECASE)
 _TRACEBACK = "Traceback (most recent call last)"
-_RAISED = re.compile(r"^torch\._dynamo\.exc\.\w+: (.+)$", re.M)
+_RAISED = re.compile(r"^torch\._dynamo\.exc\.\w+: (.+)$", re.MULTILINE)
 # Sent ahead of the break event proper where a backend can't compile a graph.
 _FOREWORD = "WON'T CONVERT"
 # What follows names symbols, which are numbered anew in every frame.
@@ -61,7 +61,7 @@ def read_break(payload: str, *, call: int, frame: str) -> BreakEvent | None:
     """
     if payload.startswith(_FOREWORD):
         return None
-    user = payload.split(_TRACEBACK)[0]
+    user = payload.split(_TRACEBACK, maxsplit=1)[0]
     head, _, stack = user.partition("User code traceback:")
     file, line, function = (_FRAME.findall(stack or user) or [("?", "0", frame)])[-1]
     if (header := _HEADER.search(head)) and header.groups() != (file, line):

@@ -76,15 +76,14 @@ def compile_problem(seen: CompileObservation | NotObserved) -> str | None:
         return f"{NOTHING_COMPILED}: {seen.reason}"
     if seen.error is not None:
         return seen.error.strip() or "compiling failed"
+    lack = None
     if seen.calls < 1:
-        return f"{NOTHING_COMPILED}: the target was not called"
-    if seen.reused_graphs:
-        return None
-    if seen.graphs < 1:
-        return f"{NOTHING_COMPILED}: 0 graphs in {counted(seen.calls, 'call')}"
-    if seen.ops < 1:
-        return f"{NOTHING_COMPILED}: 0 operators in {counted(seen.graphs, 'graph')}"
-    return None
+        lack = "the target was not called"
+    elif seen.graphs < 1:
+        lack = f"0 graphs in {counted(seen.calls, 'call')}"
+    elif seen.ops < 1:
+        lack = f"0 operators in {counted(seen.graphs, 'graph')}"
+    return None if lack is None or seen.reused_graphs else f"{NOTHING_COMPILED}: {lack}"
 
 
 def _unobserved(seen: NotObserved) -> tuple[Finding, ...]:

@@ -228,23 +228,6 @@ def compiled_form(target: Any) -> InPlace | None:
     return None
 
 
-def explain_error(error: BaseException) -> tuple[str, str]:
-    """Word an error of the compiled call, and the remedy if one is known."""
-    chain = [error]
-    while chain[-1].__cause__ or chain[-1].__context__:
-        chain.append(chain[-1].__cause__ or chain[-1].__context__ or error)
-        if len(chain) > 20:  # a cycle, or a chain nobody reads
-            break
-    names = {type(link).__name__ for link in chain}
-    text = _first_lines(str(error))
-    if "InvalidCxxCompiler" in names or "InvalidCxxCompiler" in str(error):
-        remedy = 'install a C++ compiler (CXX names it), or check facts and parity with backend="aot_eager"'
-        return "no working C++ compiler was found, inductor needs one", remedy
-    if isinstance(error, torch.OutOfMemoryError):
-        return f"out of device memory in the shadow call: {text}", "use smaller inputs in this test"
-    return f"{type(error).__name__}: {text}", ""
-
-
 def ensure_understood() -> None:
     """Prove once per process that this torch's trace says what is expected of it.
 
@@ -275,8 +258,8 @@ def _try_out() -> None:
     graphs = counters().since(before).unique_graphs
     if missing or graphs != 1 or (warm.regions is not None and len(warm.regions) != 1):
         raise UnsupportedTorchError(
-            f"the compile trace of {version} is not understood: one tiny compile gave "
-            f"{graphs} graphs, regions {warm.regions}, and no {sorted(missing) or 'lack'} of events. "
+            f"the compile trace of {version} is not understood: one tiny compile gave {graphs} "
+            f"graphs, regions {warm.regions}, missing events {sorted(missing)}. "
             "No check can be made; use a torch version that pytest-compileguard supports"
         )
 
@@ -324,7 +307,7 @@ def _regions(trace: CallTrace) -> Iterator[None]:
     )
 
     options = torch._C._profiler._ExperimentalConfig()
-    config = ProfilerConfig(ProfilerState.CPU, False, False, False, False, False, options)  # noqa: FBT003
+    config = ProfilerConfig(ProfilerState.CPU, False, False, False, False, False, options)
     try:
         _enable_profiler_legacy(config)
     except RuntimeError:  # a profiler is already active on this thread
@@ -351,8 +334,3 @@ def _required(context: Any, target: object) -> Callable[[Any], Any]:
             f"{torch.__version__} does not let us repeat on a copy; pass the plain target"
         )
     return context  # type: ignore[no-any-return]
-
-
-def _first_lines(text: str, count: int = 6) -> str:
-    lines = [line.rstrip() for line in text.strip().splitlines() if line.strip()]
-    return "\n".join(lines[:count])

@@ -71,12 +71,14 @@ def _error(calls: Sequence[ShadowCall]) -> tuple[str | None, str]:
 def _fallbacks(
     calls: Sequence[ShadowCall], facts: TraceFacts, events: Sequence[TraceEvent]
 ) -> tuple[Fallback, ...]:
-    found = list(facts.skipped)
+    # Where compiling failed with an error, that is told, not the frame it failed in.
+    failed = {call.index for call in calls if call.compile_error}
+    found = [skip for skip in facts.skipped if skip.call not in failed]
     if facts.limit_hit:
         found.append(_limit_hit(facts))
     eager = [c for c in calls if c.trace and _ran_eager(c, facts)]
     hindrances = sorted({text for call in calls for text in call.hindrances})
-    if not facts.graph_ids:
+    if not facts.graph_ids and not failed:
         reasons = hindrances or ([] if facts.skipped else [_why_nothing(events)])
         found += [_whole("nothing_compiled", None, reason) for reason in reasons]
     elif eager:

@@ -114,6 +114,9 @@ class CompileGuard:
             self.checks.append(block)
         return block
 
+    def __repr__(self) -> str:
+        return f"<compileguard of {self._nodeid}>"
+
     @property
     def disabled(self) -> bool:
         return self._options.disable

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 
-from pytest_compileguard.observation import Record, RecompileKind
+from pytest_compileguard.observation import RecompileKind, Record
 
 
 class GuardFailure(Record):

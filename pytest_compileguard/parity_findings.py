@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pytest_compileguard.limit_findings import NOTHING_COMPILED
 from pytest_compileguard.finding import Finding
+from pytest_compileguard.limit_findings import NOTHING_COMPILED
 from pytest_compileguard.observation import (
     CompileObservation,
     Mismatch,
@@ -67,7 +67,8 @@ def _differs(seen: ParityObservation, calls: int) -> Finding:
 
 
 def _line(mismatch: Mismatch) -> str:
-    return f"{call_text(mismatch.call)}, {mismatch.path}: {mismatch.message}"
+    after = " after the call" if mismatch.kind == "mutation" else ""
+    return f"{call_text(mismatch.call)}, {mismatch.path}{after}: {mismatch.message}"
 
 
 def _partly_compared(seen: ParityObservation, calls: int) -> Finding:

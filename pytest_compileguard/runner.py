@@ -78,12 +78,18 @@ class Check:
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Make one guarded call: for the test, one eager call."""
+        __tracebackhide__ = True
         index = len(self.calls)
         if self._shadow is None or self.stale:
             problem = self._refused or _ALTERNATING
             self.calls.append(ShadowCall(index=index, problem=problem))
             return self.target(*args, **kwargs)
-        made = self._shadow.call(index, args, kwargs)
+        try:
+            made = self._shadow.call(index, args, kwargs)
+        except BaseException as stop:  # SystemExit, KeyboardInterrupt, an outcome of pytest
+            problem = f"the call raised {type(stop).__name__}, which has no shadow"
+            self.calls.append(ShadowCall(index=index, problem=problem))
+            raise
         self.calls.append(made)
         if made.error is not None:
             raise made.error
@@ -99,7 +105,7 @@ class Check:
     def _compile_observation(self) -> CompileObservation | NotObserved:
         if not self.calls:
             return NotObserved(reason="the test made no guarded call")
-        if all(call.trace is None for call in self.calls):
+        if all(call.trace is None and call.compile_error is None for call in self.calls):
             problems = [call.problem for call in self.calls if call.problem]
             return NotObserved(reason=problems[0] if problems else "no call could be observed")
         return gather_facts(self.calls, self.plan, target=target_name(self.target))

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from pytest_compileguard import dynamo
+from pytest_compileguard.compile_error import explain_error
 from pytest_compileguard.errors import IsolationError
 from pytest_compileguard.isolation.ambient import Ambient, RandomState, ambient, random_state
 from pytest_compileguard.isolation.mirror import Mirror
@@ -97,6 +98,7 @@ class Shadow:
 
     def call(self, index: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ShadowCall:
         """Make the real call, then its shadow. Only the real call's exceptions are kept."""
+        __tracebackhide__ = True
         made = ShadowCall(index=index, hindrances=dynamo.hindrances(self._target))
         before = random_state()
         sides = self._prepare(made, args, kwargs)
@@ -112,7 +114,7 @@ class Shadow:
             if sides is not None and self._untouched(made, versions):
                 self._shadow(made, sides, before)
         except torch.OutOfMemoryError as error:
-            made.problem = dynamo.explain_error(error)[0]
+            made.problem = explain_error(error)[0]
         except Exception as error:  # noqa: BLE001  # the check fails by it, the test goes on
             made.problem = f"the shadow call failed ({type(error).__name__}: {error})"
         finally:
@@ -143,8 +145,6 @@ class Shadow:
                 target = mirror.target(self._target)
                 copies = mirror.arguments(args, kwargs, names)
                 prepared.append(Prepared(target=target, mirror=mirror, copies=copies, names=names))
-            if self._compiled is None:
-                self._compiled = self._compile(prepared[2].target)
         except IsolationError as error:
             made.problem = str(error)
             return None
@@ -153,6 +153,12 @@ class Shadow:
             return None
         snapshot, eager, twin = prepared
         made.notes |= eager.mirror.notes
+        try:
+            if self._compiled is None:
+                self._compiled = self._compile(twin.target)
+        except Exception as error:  # noqa: BLE001  # an unknown backend, options that don't exist
+            made.compile_error = explain_error(error)
+            return None
         return snapshot, eager, dataclasses.replace(twin, target=self._compiled)
 
     def _make_mirrors(
@@ -213,9 +219,10 @@ class Shadow:
             actual = compiled.run(expected.cotangents)
         made.counters = dynamo.counters().since(counted)
         if actual.error is not None and expected.error is None:
-            made.compile_error = dynamo.explain_error(actual.error)
-        elif actual.gradient_error is not None and expected.gradient_error is None:
-            made.compile_error = dynamo.explain_error(actual.gradient_error)
+            made.compile_error = explain_error(actual.error)
+            return
+        if actual.gradient_error is not None and expected.gradient_error is None:
+            made.compile_error = explain_error(actual.gradient_error)
         comparison = SideComparison(
             call=made.index,
             tolerance=Tolerance(self._plan.rtol, self._plan.atol),

@@ -15,7 +15,7 @@ from typing import Any
 
 from pytest_compileguard.break_text import BreakEvent, plain_function, read_break
 from pytest_compileguard.guard_text import read_guard
-from pytest_compileguard.observation import BreakSite, Fallback, Recompile, Record, RecompileKind
+from pytest_compileguard.observation import BreakSite, Fallback, Recompile, RecompileKind, Record
 from pytest_compileguard.source import source_line
 
 # The frame that torch puts around a module whose class is torch's own.

@@ -42,6 +42,7 @@ ROOMS: dict[str, Room] = {
     "break_text": Room(),
     "trace": Room(),
     "inductor_trace": Room(),
+    "compile_error": Room(),
     "dynamo": Room(torch="yes"),
     "isolation": Room(torch="yes"),
     "parity": Room(torch="yes"),

@@ -138,9 +138,10 @@ def _word(
     wide = complex if expected.dtype.is_complex else float
     allowed = atol + rtol * expected.abs().to(torch.float64)
     count = int((gap > allowed.reshape(gap.shape)).sum())
+    where = f" at index {list(index)}" if index else ""
     difference = abs(wide(a) - wide(e))
     return (
-        f"greatest difference {difference:.3g} at index {list(index)}: compiled {a:.8g}, "
+        f"greatest difference {difference:.3g}{where}: compiled {a:.8g}, "
         f"eager {e:.8g}; {count} of {expected.numel()} elements differ "
         f"(rtol {rtol:g}, atol {atol:g})"
     )

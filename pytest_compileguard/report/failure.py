@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import zip_longest
 from pathlib import Path
 
+from pytest_compileguard.baseline_findings import UPDATE
 from pytest_compileguard.finding import Finding, Status, Verdict
 from pytest_compileguard.report.labels import (
     crowded_tests,
@@ -44,10 +45,13 @@ def failure_text(verdicts: Sequence[Verdict], *, rootpath: Path | None) -> str:
 
 def _finished(lines: Sequence[str], rootpath: Path | None) -> list[str]:
     """Make lines safe and short; those at the margin list entries that are short already."""
-    return [
-        plain_line(relative(line, rootpath), _MOST if line.startswith(" ") else _MOST_IN_ALL)
-        for line in lines
-    ]
+    return [plain_line(relative(line, rootpath), _most(line)) for line in lines]
+
+
+def _most(line: str) -> int:
+    """A line of evidence may be cut; a command that is to be copied may not."""
+    evidence = line.startswith(" ") and f" {UPDATE}" not in line
+    return _MOST if evidence else _MOST_IN_ALL
 
 
 def _block(verdict: Verdict, *, named: bool) -> list[str]:

@@ -474,7 +474,6 @@ def test_an_exception_of_the_target_is_that_of_the_test(run_suite: RunSuite) -> 
     assert "guard.py" not in run.text
 
 
-@pytest.mark.xfail(strict=True, reason="runner.py and shadow.py don't hide their frames")
 def test_an_exception_of_the_target_is_shown_without_our_frames(run_suite: RunSuite) -> None:
     run = run_suite(
         "from library import raising\n"
