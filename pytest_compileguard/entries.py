@@ -89,6 +89,8 @@ class TimingEntry(Stored):
     backend: str
     mode: str | None
     recorded: Recorded
+    device_speedup: Positive | None = None
+    """With launch gaps hidden; ``None`` where there is no such clock."""
 
 
 class FactsFile(Stored):

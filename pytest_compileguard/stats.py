@@ -145,7 +145,10 @@ def _enclosing_rank(logs: list[float], alpha: float) -> int:
     """Return the rank of both ends of the interval, counted from outside; 0: there is none."""
     pairs = len(logs)
     independent = int(pairs / _correlation_time(logs))
-    return _rank(independent, alpha) * pairs // max(independent, 1)
+    rank = _rank(independent, alpha) * pairs // max(independent, 1)
+    # Pairs that depend on each other so strongly that few independent ones are left say
+    # nothing but their range. It is the widest interval that samples can give.
+    return rank or min(_rank(pairs, alpha), 1)
 
 
 @lru_cache(maxsize=4096)

@@ -59,7 +59,12 @@ def timing_entry(verdict: Verdict) -> TimingEntry | str | None:
         backend=printable(verdict.backend),
         mode=verdict.mode,
         recorded=_recorded(environment_of(verdict)),
+        device_speedup=_device_speedup(verdict.device_speed),
     )
+
+
+def _device_speedup(speed: Speed | None) -> float | None:
+    return significant(speed.speedup) if speed is not None and _is_sound(speed) else None
 
 
 def environment_of(verdict: Verdict) -> Environment:

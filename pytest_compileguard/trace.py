@@ -189,8 +189,10 @@ def _compile_time_s(events: Iterable[TraceEvent]) -> float:
         for name in ("compilation_metrics", "bwd_compilation_metrics"):
             metrics = event.metadata.get(name)
             if isinstance(metrics, dict):
+                duration_us = int(metrics.get("duration_us") or 0)
                 observing_us = int(metrics.get("structured_logging_overhead_us") or 0)
-                total_us += max(int(metrics.get("duration_us") or 0) - observing_us, 0)
+                # Torch also counts what it logged outside of this compile.
+                total_us += duration_us - (observing_us if observing_us < duration_us else 0)
     return total_us / 1e6
 
 

@@ -54,7 +54,7 @@ def judge(
     if plan.update_baseline:
         compared: tuple[Finding, ...] = (update_finding(recordable=recordable),)
     else:
-        compared = baseline_findings(plan, observation, wall, baseline)
+        compared = baseline_findings(plan, observation, wall, device, baseline)
     return Verdict(
         nodeid=plan.nodeid,
         name=plan.name,

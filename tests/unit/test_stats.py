@@ -286,3 +286,11 @@ def test_the_interval_holds_the_ratio_and_ignores_the_unit(
 
     assert interval.low <= interval.ratio <= interval.high
     assert scaled.ratio == pytest.approx(interval.ratio)
+
+
+def test_pairs_that_hang_together_give_at_least_their_range() -> None:
+    ratios = [1.0 + 0.001 * i for i in range(300)]  # a drift: all pairs depend on each other
+    interval = ratio_interval(ratios, [1.0] * 300)
+    assert (interval.low, interval.high) == pytest.approx((min(ratios), max(ratios)), rel=0.02)
+    assert decide(interval, 0.9) == "above"
+    assert decide(interval, 1.2) == "undecided"

@@ -1045,6 +1045,29 @@ def test_a_speedup_fails_beyond_noise_threshold_and_interval(
     assert (COMMAND in finding.remedy) is (status == "failed" or ratio > 2.2)
 
 
+@pytest.mark.parametrize(("seconds", "status"), (((1.0), "failed"), ((0.05), "passed")))
+def test_short_calls_get_three_times_the_noise_threshold(seconds: float, status: str) -> None:
+    seen = make_speed(1.3)
+    scaled = msgspec.structs.replace(
+        seen,
+        eager_s=tuple(seconds * s for s in seen.eager_s),
+        compiled_s=tuple(seconds * s for s in seen.compiled_s),
+    )
+    verdict = verdict_of(speed=scaled, baseline=make_baseline(timing=make_timing(1.6)))
+    assert finding_of(verdict, "baseline.speedup").status == status
+
+
+@pytest.mark.parametrize(("now", "failed"), ((2.0, False), (1.85, False), (1.7, True)))
+def test_a_loss_on_the_device_clock_fails_though_the_wall_clock_hides_it(
+    *, now: float, failed: bool
+) -> None:
+    stored = make_timing(1.3, device_speedup=2.0)
+    verdict = verdict_of(speed=make_speed(1.3, device=now), baseline=make_baseline(timing=stored))
+    found = [f for f in verdict.findings if f.metric == "baseline.device_speedup"]
+    assert bool(found) is failed
+    assert (verdict.outcome == "failed") is failed
+
+
 @pytest.mark.parametrize(
     "changes", ({"backend": "cudagraphs"}, {"mode": "max-autotune"}, {"clock": "device"})
 )
