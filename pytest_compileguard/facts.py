@@ -74,12 +74,15 @@ def _fallbacks(
     # Where compiling failed with an error, that is told, not the frame it failed in.
     failed = {call.index for call in calls if call.compile_error}
     found = [skip for skip in facts.skipped if skip.call not in failed]
+    # What the call itself raises, and Dynamo met first, is no way back to eager.
+    raising = {call.index for call in calls if call.error is not None}
+    found += [frame for frame in facts.raised if frame.call not in failed | raising]
     if facts.limit_hit:
         found.append(_limit_hit(facts))
     eager = [c for c in calls if c.trace and _ran_eager(c, facts)]
     hindrances = sorted({text for call in calls for text in call.hindrances})
     if not facts.graph_ids and not failed:
-        reasons = hindrances or ([] if facts.skipped else [_why_nothing(events)])
+        reasons = hindrances or ([] if found else [_why_nothing(events, facts)])
         found += [_whole("nothing_compiled", None, reason) for reason in reasons]
     elif eager:
         which = ", ".join(str(call.index + 1) for call in eager)
@@ -93,9 +96,13 @@ def _fallbacks(
 
 
 def _ran_eager(call: ShadowCall, facts: TraceFacts) -> bool:
-    regions = call.trace.regions if call.trace else None
-    failed = call.compile_error is not None or call.error is not None
-    return regions is not None and not failed and not set(regions) & set(facts.graph_ids)
+    if call.trace is None or call.compile_error is not None or call.error is not None:
+        return False
+    if not call.trace.probed:  # what it compiled is what it ran
+        made = {event.compile_id for event in call.trace.events}
+        return not made & set(facts.graph_ids)
+    regions = call.trace.regions
+    return regions is not None and not set(regions) & set(facts.graph_ids)
 
 
 def _limit_hit(facts: TraceFacts) -> Fallback:
@@ -115,7 +122,9 @@ def _whole(kind: str, call: int | None, reason: str) -> Fallback:
     return Fallback(kind=kind, call=call, frame="", file="", line=0, reason=reason)  # type: ignore[arg-type]
 
 
-def _why_nothing(events: Sequence[TraceEvent]) -> str:
+def _why_nothing(events: Sequence[TraceEvent], facts: TraceFacts) -> str:
+    if facts.break_events:
+        return "the target was traced, but no tensor operation stands before or after its break"
     if any(event.metrics for event in events):
         return "the target was traced, but it has no tensor operation that could be compiled"
     return (
@@ -133,12 +142,16 @@ def _disagreements(calls: Sequence[ShadowCall], facts: TraceFacts) -> tuple[str,
     breaks = sum(c.graph_breaks for c in moved)
     if breaks and not facts.break_events and not facts.recompiles:
         found.append(f"the trace has no graph break, torch's counter {breaks}")
-    if blind := [str(c.index + 1) for c in calls if c.trace and c.trace.regions is None]:
+    if blind := [str(c.index + 1) for c in calls if _is_blind(c)]:
         found.append(
             f"a profiler was active in call {', '.join(blind)}, so whether compiled code ran "
             "can't be seen"
         )
     return tuple(found)
+
+
+def _is_blind(call: ShadowCall) -> bool:
+    return call.trace is not None and call.trace.probed and call.trace.regions is None
 
 
 def _lost_sites(facts: TraceFacts) -> tuple[BreakSite, ...]:

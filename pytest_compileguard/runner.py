@@ -61,7 +61,7 @@ class Check:
             SpecError: The target is compiled already and the test asks for other arguments.
         """
         try:
-            with silenced():
+            with silenced(compiling=True):
                 dynamo.ensure_understood()
             if cold:
                 dynamo.forget_compiled_code()
@@ -166,7 +166,7 @@ class Check:
 
 def _timed(last: Timeable, plan: Plan) -> SpeedObservation | NotObserved:
     """Time both sides, having seen that the one runs compiled code and the other does not."""
-    with silenced(), last.ambient.applied():
+    with silenced(compiling=True), last.ambient.applied():
         with dynamo.probing(last.call) as compiled:
             last.compiled()
         with dynamo.probing(last.call) as eager:

@@ -215,7 +215,10 @@ class Shadow:
             return
         before.restore()
         counted = dynamo.counters()
-        with silenced(), dynamo.tracing(made.index) as made.trace:
+        with (
+            silenced(compiling=True),
+            dynamo.tracing(made.index, probe=made.index > 0) as made.trace,
+        ):
             actual = compiled.run(expected.cotangents)
         made.counters = dynamo.counters().since(counted)
         if actual.error is not None and expected.error is None:

@@ -65,6 +65,8 @@ class TraceFacts(Record):
     break_events: int
     recompiles: tuple[Recompile, ...]
     skipped: tuple[Fallback, ...]
+    raised: tuple[Fallback, ...]
+    """Frames whose compilation ended in an error that Dynamo hands on, unless told otherwise."""
     limit_hit: bool
     compile_time_s: float
     unexplained: tuple[str, ...]
@@ -82,8 +84,9 @@ def read_trace(events: Sequence[TraceEvent], *, target: str, dynamic: bool | Non
     failed = {e.compile_id: e for e in events if e.metrics and _failure(e.metrics)}
     graph_ids = tuple(cid for cid in graphs if cid not in failed)
     limit = {cid for cid, e in failed.items() if _LIMIT.search(_failure(e.metrics or {}))}
+    given_up = [e for cid, e in failed.items() if cid not in limit]
     breaks = _distinct_breaks(events, limit, frames)
-    recompiles = _recompiles(events, frames, graphs, limit, dynamic)
+    recompiles = _recompiles(events, frames, graphs, limit, dynamic=dynamic)
     explained = {r.compile_id for r in recompiles}
     return TraceFacts(
         graph_ids=graph_ids,
@@ -91,7 +94,8 @@ def read_trace(events: Sequence[TraceEvent], *, target: str, dynamic: bool | Non
         break_sites=_sites(breaks),
         break_events=len(breaks),
         recompiles=recompiles,
-        skipped=tuple(_skip(e, frames) for cid, e in failed.items() if cid not in limit),
+        skipped=tuple(_skip(e, frames) for e in given_up if _is_given_up(e)),
+        raised=tuple(_skip(e, frames) for e in given_up if not _is_given_up(e)),
         limit_hit=bool(limit),
         compile_time_s=_compile_time_s(events),
         unexplained=tuple(
@@ -209,6 +213,12 @@ def _skip(event: TraceEvent, frames: dict[str, Frame]) -> Fallback:
     )
 
 
+def _is_given_up(event: TraceEvent) -> bool:
+    """Whether Dynamo itself lets the frame run eager; other failures are errors."""
+    fail_type = (event.metrics or {}).get("fail_type")
+    return fail_type in {None, "Unsupported", "SkipFrame", "UserError"}
+
+
 def _first_sentence(text: str) -> str:
     """Take the first line, and the next one where it only announces that."""
     first, _, rest = text.strip().partition("\n")
@@ -220,6 +230,7 @@ def _recompiles(
     frames: dict[str, Frame],
     graphs: dict[str, int],
     limit: set[str],
+    *,
     dynamic: bool | None,
 ) -> tuple[Recompile, ...]:
     found = []

@@ -58,7 +58,7 @@ class WatchedBlock:
 
     def __enter__(self) -> Self:
         try:
-            with silenced():
+            with silenced(compiling=True):
                 dynamo.ensure_understood()
         except CompileGuardError as error:
             self._refused = str(error)

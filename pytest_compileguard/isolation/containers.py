@@ -32,7 +32,7 @@ def reflect_entries(mirror: Mirror, real: Any, path: str, form: str) -> Any:
         )
         for key, value in list(real.items())
     }
-    if list(twin) != list(entries):
+    if not _same_keys(twin, entries):
         twin.clear()
     # Some subclasses forbid changes through their own methods.
     ordered = isinstance(real, collections.OrderedDict)
@@ -40,6 +40,16 @@ def reflect_entries(mirror: Mirror, real: Any, path: str, form: str) -> Any:
     for key, value in entries.items():
         put(twin, key, value)
     return twin
+
+
+def _same_keys(twin: Any, entries: dict[Any, Any]) -> bool:
+    """Whether keys agree, in order; tensors, which optimizers use as keys, have no equality."""
+    pairs = zip(twin, entries, strict=False)
+    return len(twin) == len(entries) and all(a is b or _equal(a, b) for a, b in pairs)
+
+
+def _equal(a: Any, b: Any) -> bool:
+    return isinstance(a, str | int | tuple) and type(a) is type(b) and bool(a == b)
 
 
 def _reflect_sequence(mirror: Mirror, real: Any, path: str) -> Any:

@@ -192,7 +192,7 @@ class Mirror:
         twin: Any = self.known(real)
         if torch.nn.parameter.is_lazy(real):
             twin = copy.deepcopy(real) if twin is None else twin
-        elif twin is None:
+        elif twin is None or torch.nn.parameter.is_lazy(twin):
             twin = torch.nn.Parameter(self._data(real), requires_grad=real.requires_grad)
             tensors.copy_attributes(real, twin)
         elif not self.shares_parameters:

@@ -36,6 +36,8 @@ def reflect_object(mirror: Mirror, real: Any, path: str) -> Any:
     if twin is real or not hasattr(twin, "__dict__"):
         mirror.remember(real, twin, path, keep=False)
         return twin
+    if type(twin) is not type(real):  # a lazy module has become what it stood for
+        twin.__class__ = type(real)
     keeps, mirror.keeps = mirror.keeps, True
     mirror.remember(real, twin, path, keep=True)
     _reflect_attributes(mirror, real, twin, path)

@@ -49,7 +49,7 @@ def snapshot(*, random_numbers: bool = True) -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "dispatch modes": torch.utils._python_dispatch._get_current_dispatch_mode_stack(),
         "saved tensor hooks": torch._C._autograd._top_saved_tensors_default_hooks(True),
-        "profiler": torch.autograd._profiler_enabled(),
+        "profiler": torch._C._autograd._profiler_enabled(),
         "tracers": (sys.gettrace(), sys.getprofile()),
         "collector": (gc.isenabled(), gc.get_threshold()),
     }
@@ -83,5 +83,5 @@ def _random() -> dict[str, Any]:
     return {
         "random of torch": torch.get_rng_state().tolist(),
         "random of Python": random.getstate(),
-        "random of numpy": repr(np.random.get_state()),
+        "random of numpy": repr(np.random.get_state()),  # noqa: NPY002  # the global one
     }

@@ -32,8 +32,8 @@ class Sequence:
     backend: Any = "aot_eager"
     options: dict[str, Any] = field(default_factory=dict)
     before: Callable[[int, Any], object] = lambda _call, _target: None
-    around: Callable[[int], contextlib.AbstractContextManager[object]] = (
-        lambda _call: contextlib.nullcontext()
+    around: Callable[[int], contextlib.AbstractContextManager[object]] = lambda _call: (
+        contextlib.nullcontext()
     )
 
 
@@ -98,17 +98,43 @@ def _toys() -> dict[str, Callable[[], Sequence]]:
 
 
 def _small() -> dict[str, Callable[[], Sequence]]:
-    """All functions and modules of ``break_functions``, called with two sizes."""
-    found: dict[str, Callable[[], Sequence]] = {}
-    for name, value in vars(break_functions).items():
-        if getattr(value, "__module__", None) != break_functions.__name__ or name in _UNUSED:
-            continue
-        if not name.startswith("_"):
-            found[name] = _small_maker(value)
-    return found
+    """Functions and modules of ``break_functions``, called with two sizes."""
+    return {name: _small_maker(getattr(break_functions, name)) for name in _SMALL}
 
 
-_UNUSED = {"Scaled", "recursive", "breaks_if_asked", "without_source"}
+_SMALL = (
+    "one_gb",
+    "two_gb",
+    "gb_first",
+    "gb_last",
+    "gb_consec",
+    "nested",
+    "nested2",
+    "loop_gb",
+    "loop_in_nested",
+    "with_custom",
+    "try_gb",
+    "generator",
+    "disabled_nonrec",
+    "item",
+    "ddbranch",
+    "id_call",
+    "nontensor",
+    "skipped_step",
+    "bw_hook",
+    "nonzero",
+    "dict_print_twice",
+    "Outer",
+    "OuterBreaksToo",
+    "Derived",
+    "BreaksInTraining",
+    "calls_lambda",
+    "comprehension",
+    "decorated_loudly",
+    "closure",
+    "two_on_a_line",
+    "after_a_branch",
+)
 
 
 def _small_maker(value: Any) -> Callable[[], Sequence]:

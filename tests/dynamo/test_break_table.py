@@ -12,6 +12,7 @@ from typing import NamedTuple
 import pytest
 import torch
 
+from pytest_compileguard.break_text import read_break
 from tests.dynamo import break_functions
 from tests.dynamo.checked import check
 
@@ -203,3 +204,38 @@ def test_recompiles_repeat_no_break(dynamic: bool | None) -> None:  # noqa: FBT0
 
     assert len(facts.break_sites) == facts.break_events == 2
     assert len(facts.recompiles) == (3 if dynamic is None else 6)
+
+
+def test_reason_that_names_symbols_is_one_site() -> None:
+    with torch._dynamo.config.patch(capture_scalar_outputs=True):
+        facts = check(break_functions.splits_by_value_twice, (torch.ones(4),)).facts
+    (site,) = facts.break_sites
+
+    assert site.reason == "Could not guard on data-dependent expression"
+    assert "(u" in site.hint  # the expression itself, whose symbols differ from frame to frame
+    assert site.events == facts.break_events > 1
+
+
+GIVEN_UP = """\
+Graph break: torch.compile cannot properly resume from this graph break, which results in a skip.
+torch.compile will skip tracing the frame step (models.py line 3) and fall back to eager.
+The graph break occurred in the following user code:
+  File "models.py", line 7, in step
+    return loop(x)
+
+Traceback (most recent call last):
+  File "torch/_dynamo/convert_frame.py", line 1620, in _compile
+    unimplemented(
+torch._dynamo.exc.Unsupported: Excessive RestartAnalysis() calls
+  Explanation: Dynamo attempted to trace the same frame 100+ times.
+"""
+"""As ``convert_frame.py`` words what it logs itself; no small program makes torch do so."""
+
+
+def test_frame_given_up_without_a_header_is_read_from_the_traceback() -> None:
+    found = read_break(GIVEN_UP, call=0, frame="step")
+
+    assert found is not None
+    assert (found.file, found.line, found.function) == ("models.py", 7, "step")
+    assert found.reason == "Excessive RestartAnalysis() calls"
+    assert found.hint == "Dynamo attempted to trace the same frame 100+ times."

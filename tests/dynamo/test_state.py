@@ -9,6 +9,7 @@ import msgspec
 import pytest
 import torch
 
+from pytest_compileguard import dynamo
 from pytest_compileguard.observation import CompileObservation
 from tests.conftest import RunSuite
 from tests.dynamo import break_functions
@@ -184,9 +185,12 @@ def test_snapshot_sees_what_changes() -> None:
     try:
         log.setLevel(logging.ERROR)
         torch.rand(1)
-        with torch._dynamo.config.patch(recompile_limit=3), torch.no_grad():
-            with torch.compiler.set_stance("force_eager"):
-                found = changes(before, snapshot())
+        with (
+            torch._dynamo.config.patch(recompile_limit=3),
+            torch.no_grad(),
+            torch.compiler.set_stance("force_eager"),
+        ):
+            found = changes(before, snapshot())
     finally:
         log.setLevel(level)
     assert set(found) == {
@@ -228,7 +232,47 @@ def facts_of(name: str) -> CompileObservation:
 
 def test_facts_do_not_depend_on_the_order_of_checks() -> None:
     shuffled = list(SOME)
-    random.Random(7).shuffle(shuffled)
+    random.Random(7).shuffle(shuffled)  # noqa: S311
 
     in_order = {name: facts_of(name) for name in SOME}
     assert {name: facts_of(name) for name in shuffled} == in_order
+
+
+SHARED = """
+import pytest
+import torch
+
+
+def loud(x):
+    y = x.sin()
+    print(end="")
+    return y.cos()
+
+
+def first(x):
+    return loud(x + 1)
+
+
+def second(x):
+    return loud(x + 2)
+
+
+def test_both(compileguard):
+    compileguard(first, backend="eager")(torch.ones(4))
+    compileguard(second, backend="eager", max_recompiles=0)(torch.ones(5))
+"""
+
+
+@pytest.mark.xfail(reason="a helper that two targets of one test share is compiled once for both")
+def test_helper_that_two_targets_of_one_test_share(run_suite: RunSuite) -> None:
+    run_suite(SHARED).result.assert_outcomes(passed=1)
+
+
+def test_trace_is_tried_out_once_nothing_hinders_it() -> None:
+    dynamo._try_out.cache_clear()
+    with torch.compiler.set_stance("force_eager"):
+        assert check(break_functions.clean, (torch.ones(4),)).verdict.outcome == "failed"
+    assert dynamo._try_out.cache_info().currsize == 0
+
+    assert check(break_functions.clean, (torch.ones(4),)).verdict.outcome == "passed"
+    assert dynamo._try_out.cache_info().currsize == 1

@@ -36,6 +36,7 @@ def test_sequence(compileguard, name):
             guarded(*arguments)
 """
 
+
 class Both(NamedTuple):
     """One sequence as both saw it."""
 

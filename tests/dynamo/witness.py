@@ -20,12 +20,12 @@ import torch
 from tests.dynamo.sequences import ROOT, sequences
 
 MARK = "=== sequence"
-_BREAK = re.compile(r"\[__graph_breaks\] Graph break.* in user code at (.+):(\d+)$", re.M)
+_BREAK = re.compile(r"\[__graph_breaks\] Graph break.* in user code at (.+):(\d+)$", re.MULTILINE)
 _RECOMPILE = re.compile(
     r"\[(\d+/\d+)\] \[__recompiles\] Recompiling function .+ in (.+):(\d+)\n"
     r".+triggered by the following guard failure\(s\):\n"
     r".+\[__recompiles\]     - \d+/\d+: (.+?)(?:\s{2,}# .*)?$",
-    re.M,
+    re.MULTILINE,
 )
 
 
@@ -128,6 +128,7 @@ def _run(name: str) -> tuple[int, list[int]]:
 
 
 def _main(out: str, *names: str) -> None:
+    assert "pytest_compileguard" not in sys.modules
     counted = {}
     for name in names:
         sys.stderr.write(f"{MARK} {name}\n")
