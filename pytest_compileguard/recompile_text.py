@@ -17,6 +17,10 @@ _REMEDIES: dict[RecompileKind, str] = {
     "identity": "pass the same object in every call, or compile once and keep the result",
     "grad_mode": "keep one grad mode for all calls: always or never in torch.no_grad()",
 }
+_NUMBER_REMEDY = (
+    "the first change of a number makes it dynamic: allow that one with max_recompiles=1, "
+    "or pass a tensor"
+)
 _SIZE = re.compile(r"(?P<tensor>[A-Za-z_][\w.]*)\.size\((?P<index>\d+)\)")
 
 
@@ -39,8 +43,10 @@ def recompile_lines(recompiles: Sequence[Recompile]) -> tuple[str, ...]:
 
 def recompile_remedy(recompiles: Sequence[Recompile], arguments: CompileArguments) -> str:
     """Say what to change, one line for each kind of cause."""
-    sized = [recompile for recompile in recompiles if recompile.kind in _SIZES]
+    sized = [r for r in recompiles if r.kind in _SIZES and ".size(" in r.subject]
     remedies = [_size_remedy(sized, arguments, alone=len(recompiles) == 1)] if sized else []
+    if any(r.kind == "automatic_dynamic" and r not in sized for r in recompiles):
+        remedies.append(_NUMBER_REMEDY)
     kinds = dict.fromkeys(recompile.kind for recompile in recompiles)
     remedies += [_REMEDIES[kind] for kind in kinds if kind in _REMEDIES]
     if _frames(recompiles) > 1:

@@ -14,6 +14,7 @@ import msgspec
 from pytest_compileguard import dynamo
 from pytest_compileguard.errors import CompileGuardError, SpecError
 from pytest_compileguard.facts import gather_facts
+from pytest_compileguard.isolation.ambient import random_state
 from pytest_compileguard.isolation.quiet import silenced
 from pytest_compileguard.observation import (
     CompileObservation,
@@ -140,10 +141,14 @@ class Check:
         if self._shadow is None or last is None:
             return NotObserved(reason="no call could be observed")
         # Inductor's own random numbers can't match eager, so parity ran without them.
-        if self.stale or any(call.drew_random for call in self.calls):
-            self.reset_torch = True
-            last = self._shadow.recompiled() or last
-        return _timed(last, self.plan)
+        before = random_state()
+        try:
+            if self.stale or any(call.drew_random for call in self.calls):
+                self.reset_torch = True
+                last = self._shadow.recompiled() or last
+            return _timed(last, self.plan)
+        finally:
+            before.restore()
 
     def _why_untimed(
         self,

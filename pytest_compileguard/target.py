@@ -39,30 +39,60 @@ def argument_names(target: Any, count: int) -> tuple[str, ...]:
 def own_code(target: Any) -> frozenset[types.CodeType]:
     """Code objects under which Dynamo may store what it compiles for a target.
 
-    Two targets with code in common share compiled code. Submodules of torch's own
-    classes are left out: they are inlined.
+    Two targets with code in common share compiled code: their own, or that of a helper
+    that is compiled by itself since the graph breaks in it. torch's own code is left out:
+    it is inlined.
     """
-    return frozenset(_code(target))
+    found: set[types.CodeType] = set()
+    for function in _functions(target):
+        _follow(function, found)
+    return frozenset(found)
 
 
-def _code(target: Any) -> Iterator[types.CodeType]:
+def _functions(target: Any) -> Iterator[Any]:
+    """The functions that calling a target begins with."""
     while isinstance(target, functools.partial):
         target = target.func
     target = getattr(target, "_torchdynamo_orig_callable", target)
+    if isinstance(target, type):
+        return
     if isinstance(target, types.MethodType):
-        yield from _code(target.__self__) if hasattr(target.__self__, "modules") else ()
-        target = target.__func__
-    if code := getattr(target, "__code__", None):
-        yield code
+        yield from _forwards(target.__self__)
+        yield target.__func__
+    elif isinstance(target, types.FunctionType):
+        yield target
     elif hasattr(target, "modules"):
-        parts = [target, *(m for m in target.modules() if not _is_torch(type(m)))]
-        forwards = (getattr(type(part), "forward", None) for part in parts)
-        codes = (getattr(forward, "__code__", None) for forward in forwards)
-        yield from (code for code in codes if code is not None)
+        yield getattr(type(target), "forward", None)
+        yield from _forwards(target)
     else:
-        call = inspect.getattr_static(type(target), "__call__", None)
-        yield from [call.__code__] if isinstance(call, types.FunctionType) else []
+        yield inspect.getattr_static(type(target), "__call__", None)
 
 
-def _is_torch(kind: type) -> bool:
-    return kind.__module__.partition(".")[0] == "torch"
+def _forwards(owner: Any) -> Iterator[Any]:
+    parts = owner.modules() if hasattr(owner, "modules") and not isinstance(owner, type) else ()
+    kinds = {type(part) for part in parts}
+    yield from (getattr(kind, "forward", None) for kind in kinds if not _is_torch(kind))
+
+
+def _follow(function: Any, found: set[types.CodeType]) -> None:
+    """Add the code of a function, and of the helpers that it names."""
+    function = inspect.unwrap(function) if callable(function) else function
+    if not isinstance(function, types.FunctionType) or function.__code__ in found:
+        return
+    found.add(function.__code__)
+    cells = (cell for cell in function.__closure__ or () if not _is_empty(cell))
+    named = (function.__globals__.get(name) for name in function.__code__.co_names)
+    for helper in (*named, *(cell.cell_contents for cell in cells)):
+        if isinstance(helper, types.FunctionType) and not _is_torch(helper):
+            _follow(helper, found)
+
+
+def _is_empty(cell: types.CellType) -> bool:
+    try:
+        return cell.cell_contents is cell
+    except ValueError:
+        return True
+
+
+def _is_torch(value: Any) -> bool:
+    return str(getattr(value, "__module__", "")).partition(".")[0] == "torch"

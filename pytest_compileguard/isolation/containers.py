@@ -26,12 +26,13 @@ def reflect_entries(mirror: Mirror, real: Any, path: str, form: str) -> Any:
     if twin is None:
         twin = copy.copy(real)
     mirror.remember(real, twin, path, keep=mirror.keeps and exact)
-    entries = {
-        mirror.reflect(key, path): mirror.reflect(
-            value, form.format(path=path, key=key).lstrip(".")
-        )
-        for key, value in list(real.items())
-    }
+    entries = {}
+    for key, value in list(real.items()):
+        twin_key = mirror.reflect(key, path)
+        place = form.format(path=path, key=key).lstrip(".")
+        if mirror.keeps and twin_key in twin:
+            mirror.adopt(value, twin[twin_key], place)
+        entries[twin_key] = mirror.reflect(value, place)
     if not _same_keys(twin, entries):
         twin.clear()
     # Some subclasses forbid changes through their own methods.

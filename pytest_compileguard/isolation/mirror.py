@@ -43,6 +43,8 @@ _ATOMIC = (
     torch.Size,
     torch.SymInt,
 )
+# Kinds of new state that a twin may have made already.
+_ADOPTED = (torch.Tensor, list, *containers.EXACT_MAPPINGS)
 _REFLECTIONS: tuple[tuple[Any, Callable[..., Any]], ...] = (
     *containers.REFLECTIONS,
     *objects.REFLECTIONS,
@@ -84,6 +86,7 @@ class Mirror:
         """Whether new twins live on after this call: those of the target's state do."""
         self._widens = widens
         self._pairs: dict[int, tuple[Any, Any]] = {}
+        self._twins: set[int] = set()
         self._paths: dict[int, str] = {}
         self._wrappers: set[int] = set()
         self._passed: dict[int, Any] = {}
@@ -146,8 +149,29 @@ class Mirror:
         # The original is kept too, so that its id can't be taken by another object.
         self._passed[id(real)] = (real, twin)
         if keep:
-            self._pairs[id(real)] = (real, twin)
-            self._paths[id(real)] = path
+            self._pair(real, twin, path)
+
+    def _pair(self, real: Any, twin: Any, path: str) -> None:
+        self._pairs[id(real)] = (real, twin)
+        self._twins.add(id(twin))
+        self._paths[id(real)] = path
+
+    def adopt(self, real: Any, existing: Any, path: str) -> None:
+        """Take what the twin of a container holds already for the twin of a new object.
+
+        Both sides make state of their own in a call (an optimizer's, a cache): guards on it
+        hold only while it stays the same object.
+        """
+        known = id(real) in self._pairs or id(existing) in self._twins
+        if known or isinstance(real, _ATOMIC) or existing is real:
+            return
+        if isinstance(real, torch.Tensor):
+            fits = isinstance(existing, torch.Tensor) and tensors.same_form(real, existing)
+            if not fits or isinstance(real, torch.nn.Parameter) or existing.requires_grad:
+                return
+        elif type(real) is not type(existing) or not isinstance(real, _ADOPTED):
+            return
+        self._pair(real, existing, path)
 
     def known(self, real: Any) -> Any:
         """The twin of earlier calls, or ``None``."""

@@ -55,7 +55,10 @@ def _reflect_attributes(mirror: Mirror, real: Any, twin: Any, path: str) -> None
         if name in ("_modules", "_parameters", "_buffers") and type(value) in EXACT_MAPPINGS:
             own[name] = reflect_entries(mirror, value, path, "{path}.{key}")
         elif not is_compiler_mark(name):
-            own[name] = mirror.reflect(value, f"{path}.{name}".lstrip("."))
+            place = f"{path}.{name}".lstrip(".")
+            if name in own:
+                mirror.adopt(value, own[name], place)
+            own[name] = mirror.reflect(value, place)
 
 
 def _compile_in_place(mirror: Mirror, real: Any, twin: Any) -> None:

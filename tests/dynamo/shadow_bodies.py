@@ -165,7 +165,7 @@ def containers_written_to() -> Body:
     def target(x: torch.Tensor, d: dict[str, Any]) -> torch.Tensor:
         d["n"] += 1
         d["items"].append(d["n"])
-        return x * d["n"]
+        return torch.mul(x, d["n"])
 
     return target, [(torch.randn(4), state) for _ in range(3)]
 

@@ -350,7 +350,6 @@ def test_learning_rate_of_an_optimizer(backend: str) -> None:
     assert len(seen.facts.recompiles) == (1 if backend == "eager" else 3)
 
 
-@pytest.mark.xfail(reason="state that an optimizer makes in a call loses its identity in the twin")
 def test_state_that_an_optimizer_makes_in_its_first_step() -> None:
     weight = nn.Parameter(torch.ones(4))
     optimizer = torch.optim.AdamW([weight], lr=torch.tensor(0.1))

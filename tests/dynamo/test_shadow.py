@@ -57,7 +57,7 @@ def trace_of(
         seen += [(f"call {number}: {leaf.path}", _frozen(leaf.value)) for leaf in found]
         seen.append((f"call {number}: is its argument", value is args[0]))
         if isinstance(value, torch.Tensor) and value.grad_fn is not None:
-            value.sum().backward()
+            value.sum().backward()  # type: ignore[no-untyped-call]
     mirror = Mirror(share_parameters=True, compiled_form=compiled_form)
     mirror.target(target)
     for path, twin in mirror.state().values():

@@ -172,7 +172,6 @@ def test_next():
 """
 
 
-@pytest.mark.xfail(reason="taking the times draws random numbers, and does not put them back")
 def test_timing_draws_no_random_numbers_for_the_next_test(run_suite: RunSuite) -> None:
     run = run_suite(TIMED, timing=True)
     run.result.assert_outcomes(passed=2)
@@ -263,7 +262,6 @@ def test_both(compileguard):
 """
 
 
-@pytest.mark.xfail(reason="a helper that two targets of one test share is compiled once for both")
 def test_helper_that_two_targets_of_one_test_share(run_suite: RunSuite) -> None:
     run_suite(SHARED).result.assert_outcomes(passed=1)
 
