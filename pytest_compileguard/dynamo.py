@@ -63,9 +63,7 @@ class CallTrace:
         self.call = call
         self.events: list[TraceEvent] = []
         self.regions: tuple[str, ...] | None = None
-        """Compile ids whose code ran; ``None``: nobody looked, or another profiler was active."""
-        self.probed = False
-        """Whether it was looked which code ran."""
+        """Compile ids whose code ran; ``None``: a profiler of somebody else was active."""
 
 
 class LostBreak(Record):
@@ -92,12 +90,11 @@ class _TraceHandler(logging.Handler):
 
 
 @contextlib.contextmanager
-def tracing(call: int, *, as_is: bool = False, probe: bool = True) -> Iterator[CallTrace]:
+def tracing(call: int, *, as_is: bool = False) -> Iterator[CallTrace]:
     """Observe the compiled call made inside, and leave all global state as it was.
 
     With ``as_is`` the compiler is configured as it stands; else it starts as if cold, and
-    random numbers agree with eager. ``probe`` looks which compiled regions run; that makes
-    a long compile some percent longer, and a first call, which must compile, needs no proof.
+    random numbers agree with eager.
     """
     trace = CallTrace(call)
     handler = _TraceHandler(trace)
@@ -112,8 +109,7 @@ def tracing(call: int, *, as_is: bool = False, probe: bool = True) -> Iterator[C
         log = logging.getLogger(_TRACE)
         log.addHandler(handler)
         stack.callback(log.removeHandler, handler)
-        if probe:
-            stack.enter_context(_regions(trace))
+        stack.enter_context(_regions(trace))
         yield trace
 
 
@@ -312,7 +308,6 @@ def _regions(trace: CallTrace) -> Iterator[None]:
 
     options = torch._C._profiler._ExperimentalConfig()
     config = ProfilerConfig(ProfilerState.CPU, False, False, False, False, False, options)
-    trace.probed = True
     try:
         _enable_profiler_legacy(config)
     except RuntimeError:  # a profiler is already active on this thread

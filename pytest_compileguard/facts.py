@@ -98,9 +98,6 @@ def _fallbacks(
 def _ran_eager(call: ShadowCall, facts: TraceFacts) -> bool:
     if call.trace is None or call.compile_error is not None or call.error is not None:
         return False
-    if not call.trace.probed:  # what it compiled is what it ran
-        made = {event.compile_id for event in call.trace.events}
-        return not made & set(facts.graph_ids)
     regions = call.trace.regions
     return regions is not None and not set(regions) & set(facts.graph_ids)
 
@@ -151,7 +148,7 @@ def _disagreements(calls: Sequence[ShadowCall], facts: TraceFacts) -> tuple[str,
 
 
 def _is_blind(call: ShadowCall) -> bool:
-    return call.trace is not None and call.trace.probed and call.trace.regions is None
+    return call.trace is not None and call.trace.regions is None
 
 
 def _lost_sites(facts: TraceFacts) -> tuple[BreakSite, ...]:

@@ -65,7 +65,8 @@ class Mirror:
 
     ``compiles`` says whether code that the target compiled itself is compiled again
     in the twin (the compiled side), or left plain (the eager side). ``widens`` turns
-    floating tensors into float64 ones, for a reference.
+    floating tensors into float64 ones, for a reference; ``rounding`` moves those by as
+    much as rounding may have moved the originals.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class Mirror:
         compiled_form: Callable[[Any], CompiledForm | None],
         compiles: bool = False,
         widens: bool = False,
+        rounding: torch.Generator | None = None,
     ) -> None:
         self.notes: dict[str, None] = {}
         """What could not be copied and is shared, in words."""
@@ -85,6 +87,7 @@ class Mirror:
         self.keeps = True
         """Whether new twins live on after this call: those of the target's state do."""
         self._widens = widens
+        self._rounding = rounding
         self._pairs: dict[int, tuple[Any, Any]] = {}
         self._twins: set[int] = set()
         self._paths: dict[int, str] = {}
@@ -196,7 +199,7 @@ class Mirror:
         else:
             twin = tensors.copy_tensor(real, self._storages)
         if self._widens:
-            twin = tensors.widened(twin)
+            twin = tensors.widened(twin, self._rounding)
         keep = self.keeps or known is not None
         if not keep and twin.requires_grad:
             self._leaves.append((path, twin))
@@ -234,5 +237,5 @@ class Mirror:
 
     def _data(self, real: torch.nn.Parameter) -> torch.Tensor:
         if self._widens:
-            return tensors.widened(real.detach())
+            return tensors.widened(real.detach(), self._rounding)
         return real.detach() if self.shares_parameters else real.detach().clone()

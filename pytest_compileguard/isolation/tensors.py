@@ -92,14 +92,21 @@ def copy_attributes(tensor: torch.Tensor, twin: torch.Tensor) -> None:
             setattr(twin, name, copy.copy(value))
 
 
-def widened(tensor: torch.Tensor) -> torch.Tensor:
-    """Convert to float64 or complex128; integers stay as they are. A leaf like the original."""
+def widened(tensor: torch.Tensor, generator: torch.Generator | None = None) -> torch.Tensor:
+    """Convert to float64 or complex128; integers stay as they are. A leaf like the original.
+
+    With a generator (of the CPU), each value moves at random by a unit of the precision
+    that the original has: as much as rounding may have moved it.
+    """
     if tensor.dtype.is_complex:
         wide = tensor.detach().to(torch.complex128)
     elif tensor.dtype.is_floating_point:
         wide = tensor.detach().to(torch.float64)
     else:
         return tensor
+    if generator is not None:
+        signs = torch.randint(0, 2, tensor.shape, generator=generator).to(tensor.device) * 2 - 1
+        wide = wide * (1 + torch.finfo(tensor.dtype).eps * signs)
     return wide.requires_grad_(tensor.requires_grad)
 
 

@@ -1,0 +1,74 @@
+"""Disputes about numbers: rounding is acquitted, errors are not, however few they are."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from pytest_compileguard.parity.reference import acquits, within_precision
+from tests.conftest import RunSuite
+
+JUMP = """
+import torch
+
+def target(a, b):
+    return torch.relu(a - b)
+
+def rounded(gm, inputs):
+    # Another rounding of the difference, which relu sees on its other side.
+    return lambda a, b: (torch.relu(a - b - {shift}),)
+
+def test_it(compileguard):
+    one = torch.ones(64, requires_grad=True)
+    nearly = torch.full((64,), 0.5)
+    nearly[5] = 1 - 2**-24
+    compileguard(target, backend=rounded)(one, nearly)
+"""
+
+
+def test_a_jump_that_rounding_decides_is_no_error(run_suite: RunSuite) -> None:
+    run = run_suite(JUMP.format(shift=1e-7))
+    assert run.check["observed"]["parity"] == "passed", run.text
+
+
+def test_a_jump_that_rounding_cannot_explain_is_one(run_suite: RunSuite) -> None:
+    run = run_suite(JUMP.format(shift=1e-3))
+    assert run.check["observed"]["parity"] == "failed"
+
+
+def noisy(exact: torch.Tensor, dtype: torch.dtype, seed: int) -> torch.Tensor:
+    """What a careless sum in ``dtype`` makes of a result: off by about a unit at random."""
+    generator = torch.Generator().manual_seed(seed)
+    units = torch.randn(exact.shape, generator=generator, dtype=torch.float64)
+    return (exact * (1 + 0.5 * torch.finfo(dtype).eps * units)).to(dtype)
+
+
+@pytest.mark.parametrize("dtype", (torch.float32, torch.bfloat16, torch.float16))
+def test_rounding_is_acquitted_and_one_wrong_element_is_not(dtype: torch.dtype) -> None:
+    exact = torch.randn(10_000, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    eager, compiled = noisy(exact, dtype, 1), noisy(exact, dtype, 2)
+    assert acquits(compiled, eager, exact)
+    wrong = compiled.clone()
+    wrong[17] += 1
+    assert not acquits(wrong, eager, exact)
+    assert not within_precision(wrong, eager)
+
+
+@pytest.mark.parametrize("value", (float("nan"), float("inf")))
+def test_one_value_that_is_not_finite_is_never_acquitted(value: float) -> None:
+    exact = torch.randn(100, dtype=torch.float64)
+    eager = exact.float()
+    wrong = eager.clone()
+    wrong[3] = value
+    assert not acquits(wrong, eager, exact)
+    assert not within_precision(wrong, eager)
+
+
+def test_a_reference_that_went_another_way_acquits_nothing() -> None:
+    eager = torch.ones(100)
+    assert not acquits(eager * 1.5, eager, torch.full((100,), 2.0, dtype=torch.float64))
+
+
+def test_a_result_nearer_to_the_truth_than_eager_is_acquitted() -> None:
+    exact = torch.randn(1000, dtype=torch.float64)
+    assert acquits(exact.float(), (exact * 1.001).float(), exact)
