@@ -179,7 +179,7 @@ def hindrances(target: object) -> tuple[str, ...]:
     if os.environ.get("TORCHDYNAMO_DISABLE") == "1":
         found.append("torch.compile is switched off by TORCHDYNAMO_DISABLE=1")
     found += _foreign_stance()
-    if getattr(target, "_torchdynamo_disable", False):
+    if getattr(target, "_torchdynamo_disable", False) is True:
         found.append("the target is marked with torch.compiler.disable")
     if modes := torch.utils._python_dispatch._get_current_dispatch_mode_stack():
         names = ", ".join(sorted({type(mode).__name__ for mode in modes}))

@@ -10,7 +10,7 @@ from pytest_compileguard.errors import SpecError
 from pytest_compileguard.options import Options
 from pytest_compileguard.plan import Plan, make_plan
 from pytest_compileguard.spec import CompileCheck, Limits, override
-from pytest_compileguard.target import target_name
+from pytest_compileguard.target import is_coroutine, target_name
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -80,6 +80,10 @@ class CompileGuard:
                 f"not a {type(target).__name__}"
             )
         origin = f"{self._nodeid}: compileguard({target_name(target)})"
+        if is_coroutine(target):
+            raise SpecError(
+                f"{origin}: torch.compile does not compile coroutines; guard what it calls"
+            )
         self._refuse_late(origin)
         spec = override(self._spec, limits, origin=origin)
         name = self._free_name(target_name(target))

@@ -8,6 +8,7 @@ graphs, differentiating, firing hooks) touches it.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -19,10 +20,13 @@ from pytest_compileguard import dynamo
 from pytest_compileguard.compile_error import explain_error
 from pytest_compileguard.errors import IsolationError
 from pytest_compileguard.isolation.ambient import Ambient, RandomState, ambient, random_state
+from pytest_compileguard.isolation.fingerprint import fingerprints
 from pytest_compileguard.isolation.mirror import Mirror
 from pytest_compileguard.isolation.quiet import silenced
-from pytest_compileguard.parity.comparison import Tolerance
+from pytest_compileguard.parity.comparison import IncomparableError, Tolerance, compare
 from pytest_compileguard.parity.gradients import Cotangents, NamedTensor
+from pytest_compileguard.parity.leaves import leaves_of
+from pytest_compileguard.parity.reference import within_precision
 from pytest_compileguard.parity.sides import CallParity, Side, SideComparison, run_side
 from pytest_compileguard.plan import Plan
 from pytest_compileguard.target import argument_names
@@ -100,9 +104,9 @@ class Shadow:
         """Make the real call, then its shadow. Only the real call's exceptions are kept."""
         __tracebackhide__ = True
         made = ShadowCall(index=index, hindrances=dynamo.hindrances(self._target))
-        before = random_state()
+        before, modes = random_state(), ambient()
         sides = self._prepare(made, args, kwargs)
-        versions = _versions(sides)
+        fingerprints = self._fingerprints()
         try:
             with dynamo.eager_stance():
                 made.value = self._target(*args, **kwargs)
@@ -111,14 +115,18 @@ class Shadow:
         after = random_state()
         made.drew_random = not before.same_tensors_drawn(after)
         try:
-            if sides is not None and self._untouched(made, versions):
-                self._shadow(made, sides, before)
+            if sides is not None and self._untouched(made, fingerprints, "the call"):
+                with torch.set_grad_enabled(modes.grad):  # the call may have left another
+                    self._shadow(made, sides, before, modes)
+                self._untouched(made, fingerprints, "the compiled code")
         except torch.OutOfMemoryError as error:
             made.problem = explain_error(error)[0]
         except Exception as error:  # noqa: BLE001  # the check fails by it, the test goes on
             made.problem = f"the shadow call failed ({type(error).__name__}: {error})"
         finally:
             after.restore()
+            for mirror in self._mirrors or ():
+                mirror.release()
         return made
 
     def recompiled(self) -> Timeable | None:
@@ -184,24 +192,29 @@ class Shadow:
         dynamo.load_backend(self._plan.arguments.backend)
         return torch.compile(twin, **self._plan.arguments.given)
 
-    def _untouched(self, made: ShadowCall, versions: dict[str, int]) -> bool:
+    def _fingerprints(self) -> dict[int, tuple[str, int, int]]:
+        shared = self._mirrors is not None and self._mirrors[1].shares_parameters
+        return fingerprints(self._mirrors[1].state()) if self._mirrors and shared else {}
+
+    def _untouched(
+        self, made: ShadowCall, earlier: dict[int, tuple[str, int, int]], who: str
+    ) -> bool:
         """Whether the parameters, which the shadow shares, are as they were."""
-        if self._mirrors is None:
-            return False
-        moved = [
-            name
-            for name, now in _versions_of(self._mirrors[1]).items()
-            if now != versions.get(name, now)
-        ]
+        now = self._fingerprints()
+        moved = [now[key][0] for key in earlier if key in now and now[key] != earlier[key]]
         if moved:
             made.problem = (
-                f"the call writes to its parameters ({', '.join(moved[:3])}), which the shadow "
+                f"{who} writes to parameters ({', '.join(moved[:3])}), which the shadow "
                 "shares; guard a function that holds the optimizer too, or use buffers"
             )
         return not moved
 
     def _shadow(
-        self, made: ShadowCall, sides: tuple[Prepared, Prepared, Prepared], before: RandomState
+        self,
+        made: ShadowCall,
+        sides: tuple[Prepared, Prepared, Prepared],
+        before: RandomState,
+        modes: Ambient,
     ) -> None:
         snapshot, eager, compiled = sides
         before.restore()
@@ -213,6 +226,13 @@ class Shadow:
                 f"{_outcome(made.error)}: the target can't be isolated"
             )
             return
+        if differs := _copy_differs(expected, made):
+            made.problem = (
+                f"a copy of the call computes something else ({differs}): the target can't be "
+                "isolated; it may keep state in globals or classes that are not copied"
+            )
+            return
+        drawn = random_state()
         before.restore()
         counted = dynamo.counters()
         with (
@@ -220,6 +240,7 @@ class Shadow:
             dynamo.tracing(made.index) as made.trace,
         ):
             actual = compiled.run(expected.cotangents)
+        left = random_state()
         made.counters = dynamo.counters().since(counted)
         if actual.error is not None and expected.error is None:
             made.compile_error = explain_error(actual.error)
@@ -232,12 +253,16 @@ class Shadow:
             reference=lambda seed: self._reference(made, snapshot, expected.cotangents, seed),
         )
         made.parity = comparison.compare(expected, actual)
+        # Dynamo fills lazy parameters before it traces, with other draws than eager.
+        told = actual.error is None and not _has_lazy_parameters(snapshot)
+        if told and not left.same_tensors_drawn(drawn):
+            comparison.report_random_state()
         if expected.error is None:
             self.last = Timeable(
                 call=made.index,
                 eager=eager,
                 compiled=compiled,
-                ambient=ambient(),
+                ambient=modes,
                 device=_device(expected, eager),
             )
 
@@ -270,17 +295,32 @@ def _wide(dtype: torch.dtype) -> torch.dtype:
     return torch.complex128 if dtype.is_complex else torch.float64
 
 
-def _versions(sides: tuple[Prepared, Prepared, Prepared] | None) -> dict[str, int]:
-    return {} if sides is None else _versions_of(sides[1].mirror)
+def _has_lazy_parameters(snapshot: Prepared) -> bool:
+    twins = (twin for _, twin in snapshot.mirror.state().values())
+    return any(isinstance(t, torch.Tensor) and torch.nn.parameter.is_lazy(t) for t in twins)
 
 
-def _versions_of(mirror: Mirror) -> dict[str, int]:
-    """Version counters of shared parameters; a twin has that of its original."""
-    return {
-        path: twin._version  # noqa: SLF001  # no public name
-        for path, twin in mirror.state().values()
-        if mirror.shares_parameters and isinstance(twin, torch.nn.Parameter)
-    }
+def _copy_differs(expected: Side, made: ShadowCall) -> str | None:
+    """Say where the eager copy differs from the real call: then it proves nothing of it."""
+    if made.error is not None:
+        return None
+    real = leaves_of(made.value, "output", objects=True)
+    if [leaf.path for leaf in real] != [leaf.path for leaf in expected.outputs]:
+        return "its result has another structure"
+    for own, copied in zip(real, expected.outputs, strict=True):
+        found = None
+        with contextlib.suppress(IncomparableError):
+            found = compare(copied.value, own.value, Tolerance(None, None), form=False)
+        inexact = (
+            found is not None and found.kind == "value" and isinstance(own.value, torch.Tensor)
+        )
+        if inexact and within_precision(copied.value.detach(), own.value.detach()):
+            continue  # some kernels add in another order each time
+        if found is not None:
+            return f"{own.path}: {found.message}".replace("compiled", "the copy").replace(
+                "eager", "the call"
+            )
+    return None
 
 
 def _outcome(error: Exception | None) -> str:

@@ -24,6 +24,15 @@ def target_name(target: Any) -> str:
     return name if isinstance(name, str) else type(target).__name__
 
 
+def is_coroutine(target: Any) -> bool:
+    """Whether calling the target gives something to be awaited."""
+    while isinstance(target, functools.partial):
+        target = target.func
+    call = inspect.getattr_static(type(target), "__call__", None)
+    candidates = (target, getattr(target, "forward", None), call)
+    return any(map(inspect.iscoroutinefunction, candidates))
+
+
 def argument_names(target: Any, count: int) -> tuple[str, ...]:
     """Parameter names of the first ``count`` positional arguments; ``args[i]`` beyond them."""
     called = getattr(target, "forward", target)

@@ -40,7 +40,15 @@ def reflect_entries(mirror: Mirror, real: Any, path: str, form: str) -> Any:
     put = collections.OrderedDict.__setitem__ if ordered else dict.__setitem__
     for key, value in entries.items():
         put(twin, key, value)
+    if not exact:
+        _reflect_attributes(mirror, real, twin, path)
     return twin
+
+
+def _reflect_attributes(mirror: Mirror, real: Any, twin: Any, path: str) -> None:
+    """Mirror what a subclass of a container keeps beside its items."""
+    for name, value in list(getattr(real, "__dict__", {}).items()):
+        vars(twin)[name] = mirror.reflect(value, f"{path}.{name}")
 
 
 def _same_keys(twin: Any, entries: dict[Any, Any]) -> bool:
@@ -61,6 +69,7 @@ def _reflect_sequence(mirror: Mirror, real: Any, path: str) -> Any:
     items = [mirror.reflect(item, f"{path}[{i}]") for i, item in enumerate(real)]
     twin.clear()
     twin.extend(items)
+    _reflect_attributes(mirror, real, twin, path)
     return twin
 
 

@@ -55,7 +55,9 @@ def rebuild(real: types.FunctionType, cells: Cells, known: Any) -> types.Functio
         if content is not Cells.EMPTY:
             cell.cell_contents = content
     if twin.__globals__ is not real.__globals__:
-        twin.__globals__.update(cells.names)
+        space = real.__globals__
+        read = (name for name in _global_names(real.__code__)[0] if name in space)
+        twin.__globals__.update({name: space[name] for name in read} | cells.names)
     twin.__defaults__ = cells.defaults
     twin.__kwdefaults__ = cells.keyword_defaults or None
     return twin
@@ -74,7 +76,7 @@ def _bare(real: types.FunctionType, cells: Cells) -> types.FunctionType:
 
 def _unchanged(real: types.FunctionType, cells: Cells) -> bool:
     contents = [content_of(cell) for cell in real.__closure__ or ()]
-    assigned = _global_names(real.__code__)[1]
+    assigned = _global_names(real.__code__)[1] or _assigned_cells(real.__code__)
     return (
         not assigned
         and all(a is b for a, b in zip(contents, cells.closure, strict=True))
@@ -87,6 +89,18 @@ def _unchanged(real: types.FunctionType, cells: Cells) -> bool:
 def _foreign(function: types.FunctionType, value: object) -> bool:
     """Whether a global is a function of another file: those are not followed."""
     return isinstance(value, types.FunctionType) and value.__globals__ is not function.__globals__
+
+
+@lru_cache(maxsize=1024)
+def _assigned_cells(code: types.CodeType) -> frozenset[str]:
+    """Variables of outer functions (``nonlocal``) that a code object assigns."""
+    stored = {
+        instruction.argval
+        for instruction in dis.get_instructions(code)
+        if instruction.opname in ("STORE_DEREF", "DELETE_DEREF")
+    }
+    inner = [_assigned_cells(part) for part in code.co_consts if isinstance(part, types.CodeType)]
+    return frozenset(stored.union(*inner)) & frozenset(code.co_freevars)
 
 
 @lru_cache(maxsize=1024)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import copy
 import enum
 import types
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -93,13 +94,15 @@ class Mirror:
         self._paths: dict[int, str] = {}
         self._wrappers: set[int] = set()
         self._passed: dict[int, Any] = {}
+        self._current: set[int] = set()
+        self._taken: set[int | None] | None = None
         self._storages = tensors.StorageCopies()
         self._state_storages = tensors.StorageCopies()
         self._leaves: list[NamedTensor] = []
 
     def target(self, real: Any) -> Any:
         """Bring the twin of the target to the target's present state, and return it."""
-        self._passed, self.keeps = {}, True
+        self._passed, self._current, self._taken, self.keeps = {}, set(), None, True
         return self.reflect(real, "")
 
     def arguments(
@@ -119,12 +122,23 @@ class Mirror:
         return copies, named, self._leaves
 
     def state(self) -> dict[int, tuple[str, Any]]:
-        """Path and twin of all that lives on from call to call, by its original's identity."""
-        return {
-            key: (self._paths[key], twin)
-            for key, (_, twin) in self._pairs.items()
-            if key not in self._wrappers
-        }
+        """Path and twin of all that this call met and that lives on, by its original's identity.
+
+        Paths are unique; what was met in the same order has the same path in every mirror.
+        """
+        found: dict[int, tuple[str, Any]] = {}
+        taken: Counter[str] = Counter()
+        for key, (_, twin) in self._pairs.items():
+            if key in self._current and key not in self._wrappers:
+                path = self._paths[key]
+                taken[path] += 1
+                found[key] = (path if taken[path] == 1 else f"{path}#{taken[path]}", twin)
+        return found
+
+    def release(self) -> None:
+        """Let go of the objects of one call: a test may count on their end."""
+        self._passed = {}
+        self._storages = tensors.StorageCopies()
 
     def memo(self) -> dict[int, Any]:
         """The twins as ``copy.deepcopy`` wants them."""
@@ -151,12 +165,15 @@ class Mirror:
         """Note the twin for this call and, with ``keep``, for all to come."""
         # The original is kept too, so that its id can't be taken by another object.
         self._passed[id(real)] = (real, twin)
+        self._current.add(id(real))
         if keep:
             self._pair(real, twin, path)
 
     def _pair(self, real: Any, twin: Any, path: str) -> None:
         self._pairs[id(real)] = (real, twin)
         self._twins.add(id(twin))
+        if self._taken is not None and isinstance(twin, torch.Tensor):
+            self._taken.add(tensors.storage_key(twin))
         self._paths[id(real)] = path
 
     def adopt(self, real: Any, existing: Any, path: str) -> None:
@@ -172,9 +189,19 @@ class Mirror:
             fits = isinstance(existing, torch.Tensor) and tensors.same_form(real, existing)
             if not fits or isinstance(real, torch.nn.Parameter) or existing.requires_grad:
                 return
+            # Writing to it must not write to a parameter or to another twin.
+            if tensors.storage_key(existing) in self._twin_storages():
+                return
         elif type(real) is not type(existing) or not isinstance(real, _ADOPTED):
             return
         self._pair(real, existing, path)
+
+    def _twin_storages(self) -> set[int | None]:
+        if self._taken is None:
+            twins = (twin for _, twin in self._pairs.values())
+            found = (tensors.storage_key(t) for t in twins if isinstance(t, torch.Tensor))
+            self._taken = set(found)
+        return self._taken
 
     def known(self, real: Any) -> Any:
         """The twin of earlier calls, or ``None``."""
@@ -194,7 +221,7 @@ class Mirror:
         known = self.known(real)
         if known is not None:
             twin = self._updated(real, known)
-        elif self.keeps:
+        elif self.keeps or self._state_storages.holds(real):
             twin = tensors.copy_tensor(real, self._state_storages)
         else:
             twin = tensors.copy_tensor(real, self._storages)
@@ -225,12 +252,14 @@ class Mirror:
         elif not self.shares_parameters:
             with torch.no_grad():
                 twin.copy_(real)
-        elif twin.data_ptr() != real.data_ptr() or twin.size() != real.size():
+        elif not _same_place(twin, real):
             twin.data = real.detach()
         if twin.requires_grad != real.requires_grad:
             twin.requires_grad_(real.requires_grad)
-        if not self.shares_parameters:
-            # An optimizer works on it; where parameters are shared, nobody reads it.
+        # An optimizer works on its gradient; others, if they look at it at all, only read it.
+        if self.shares_parameters:
+            twin.grad = None if self._widens else real.grad
+        else:
             twin.grad = None if real.grad is None else real.grad.detach().clone()
         self.remember(real, twin, path, keep=True)
         return twin  # type: ignore[no-any-return]
@@ -239,3 +268,8 @@ class Mirror:
         if self._widens:
             return tensors.widened(real.detach(), self._rounding)
         return real.detach() if self.shares_parameters else real.detach().clone()
+
+
+def _same_place(twin: torch.Tensor, real: torch.Tensor) -> bool:
+    form = twin.size() == real.size() and twin.stride() == real.stride()
+    return form and twin.data_ptr() == real.data_ptr()

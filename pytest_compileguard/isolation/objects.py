@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import copy
 import functools
+import io
 import types
 import weakref
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from pytest_compileguard.errors import IsolationError
 from pytest_compileguard.isolation.containers import EXACT_MAPPINGS, reflect_entries
 from pytest_compileguard.isolation.functions import Cells, content_of, rebuild, stateful_names
 
@@ -78,6 +81,10 @@ def _bare(mirror: Mirror, real: Any, path: str) -> Any:
     try:
         twin = copy.deepcopy(real, mirror.memo())
     except Exception as error:  # noqa: BLE001  # any class may refuse in its own way
+        if isinstance(real, Iterator | io.IOBase):
+            # Sharing it would take from the test what the shadow reads.
+            name = f"{path or 'the target'}, a {type(real).__name__},"
+            raise IsolationError(f"{name} is used up by reading and can't be copied") from None
         name, kind = path or "the target", type(real).__name__
         mirror.notes[f"{name} is shared, not copied ({kind}: {error})"] = None
         return real
@@ -128,7 +135,10 @@ def _reflect_function(mirror: Mirror, real: types.FunctionType, path: str) -> An
     mirror.remember(real, real if known is None else known, path, keep=False)
     space = real.__globals__
     cells = Cells(
-        closure=[_reflect_cell(mirror, cell, path) for cell in real.__closure__ or ()],
+        closure=[
+            _reflect_cell(mirror, cell, name)
+            for cell, name in zip(real.__closure__ or (), real.__code__.co_freevars, strict=True)
+        ],
         names={name: mirror.reflect(space[name], name) for name in stateful_names(real)},
         defaults=mirror.reflect(real.__defaults__, path),
         keyword_defaults={

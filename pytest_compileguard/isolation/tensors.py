@@ -36,6 +36,14 @@ class StorageCopies:
             empty = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
             return empty.set_(storage, offset, tensor.size(), tensor.stride())
 
+    def holds(self, tensor: torch.Tensor) -> bool:
+        """Whether the storage of a tensor was copied already, as far as the tensor reaches."""
+        if not is_plain(tensor) or _storage_key(tensor) not in self._copies:
+            return False
+        _, copied, start = self._copies[_storage_key(tensor)]
+        low, high = _span_bytes(tensor)
+        return start <= low and high <= start + copied.nbytes()
+
     def _widen(self, tensor: torch.Tensor) -> None:
         key = _storage_key(tensor)
         low, high = _span_bytes(tensor)

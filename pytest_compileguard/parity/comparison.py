@@ -36,10 +36,21 @@ class Tolerance(NamedTuple):
     rtol: float | None
     atol: float | None
 
+    @property
+    def explicit(self) -> bool:
+        """Whether the test itself says what is allowed; then nothing else is."""
+        return self.rtol is not None or self.atol is not None
+
     def for_dtype(self, dtype: torch.dtype) -> tuple[float, float]:
-        rtol = _RTOL.get(dtype, 0.0) if self.rtol is None else self.rtol
-        default = 0.0 if dtype not in _RTOL else 1e-7 if dtype in _WIDE else 1e-5
+        if dtype not in _RTOL:  # whole numbers and truth values are exact
+            return 0.0, 0.0
+        rtol = _RTOL[dtype] if self.rtol is None else self.rtol
+        default = 1e-7 if dtype in _WIDE else 1e-5
         return rtol, default if self.atol is None else self.atol
+
+
+class IncomparableError(Exception):
+    """There is no way to tell whether two leaves agree."""
 
 
 class Difference(NamedTuple):
@@ -56,25 +67,27 @@ def compare(
     """Compare two leaves; ``form`` includes strides and ``requires_grad``.
 
     Raises:
-        NotImplementedError: There is no way to tell whether they agree.
+        IncomparableError: There is no way to tell whether they agree.
     """
+    if actual is expected and not isinstance(expected, torch.Tensor):
+        return None
     if isinstance(actual, torch.Tensor) and isinstance(expected, torch.Tensor):
         return _form(actual, expected, strict=form) or _values(actual, expected, tolerance)
     if type(actual) is not type(expected):
         names = type(actual).__qualname__, type(expected).__qualname__
         return Difference("kind", f"compiled gives {names[0]}, eager gives {names[1]}")
+    if type(actual).__module__ == "numpy" and hasattr(actual, "dtype"):
+        return _arrays(actual, expected, tolerance)
     if isinstance(actual, float | complex):
         return _numbers(actual, expected, tolerance)
-    if isinstance(actual, _PLAIN):
-        same = actual == expected
-        return None if same else Difference("value", f"compiled {actual!r}, eager {expected!r}")
     return _others(actual, expected)
 
 
 def _form(actual: torch.Tensor, expected: torch.Tensor, *, strict: bool) -> Difference | None:
-    names = ["dtype", "shape", "device", "layout"]
-    names += ["requires_grad"] if strict else []
-    for name in names:
+    if strict and type(actual) is not type(expected):
+        names = type(actual).__name__, type(expected).__name__
+        return Difference("kind", f"type: compiled {names[0]}, eager {names[1]}")
+    for name in ("dtype", "shape", "device", "layout", "requires_grad"):
         a, e = getattr(actual, name), getattr(expected, name)
         if a != e:
             plain = (list(a), list(e)) if name == "shape" else (a, e)
@@ -136,7 +149,7 @@ def _word(
     index = tuple(int(i) for i in torch.unravel_index(torch.tensor(worst), expected.shape))
     a, e = actual[index].item(), expected[index].item()
     wide = complex if expected.dtype.is_complex else float
-    allowed = atol + rtol * expected.abs().to(torch.float64)
+    allowed = atol + rtol * expected.to(gap_dtype(expected)).abs()
     count = int((gap > allowed.reshape(gap.shape)).sum())
     where = f" at index {list(index)}" if index else ""
     difference = abs(wide(a) - wide(e))
@@ -147,9 +160,14 @@ def _word(
     )
 
 
+def gap_dtype(tensor: torch.Tensor) -> torch.dtype:
+    """The widest dtype of the kind, in which differences are taken."""
+    return torch.complex128 if tensor.dtype.is_complex else torch.float64
+
+
 def _gap(actual: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
     """Absolute differences; infinite where exactly one is NaN, or infinities disagree."""
-    wide = torch.complex128 if expected.dtype.is_complex else torch.float64
+    wide = gap_dtype(expected)
     a, e = actual.to(wide), expected.to(wide)
     gap = (a - e).abs()
     same = (a == e) | (a.isnan() & e.isnan())
@@ -165,18 +183,28 @@ def _numbers(actual: complex, expected: complex, tolerance: Tolerance) -> Differ
     return None
 
 
+def _arrays(actual: Any, expected: Any, tolerance: Tolerance) -> Difference | None:
+    """Compare numpy arrays and scalars as tensors, where torch has their dtype."""
+    for name in ("dtype", "shape"):
+        a, e = getattr(actual, name), getattr(expected, name)
+        if a != e:
+            return Difference("kind", f"{name}: compiled {a}, eager {e}")
+    try:
+        tensors = [torch.as_tensor(value.copy()) for value in (actual, expected)]
+    except TypeError:
+        raise IncomparableError(f"arrays of {actual.dtype} can't be compared") from None
+    return _values(tensors[0], tensors[1], tolerance)
+
+
 def _others(actual: Any, expected: Any) -> Difference | None:
     kind = type(actual)
-    if kind.__module__ == "numpy" and hasattr(actual, "dtype"):
-        same = bool(((actual == expected) | ((actual != actual) & (expected != expected))).all())  # noqa: PLR0124
-        return None if same else Difference("value", f"compiled {actual!r}, eager {expected!r}")
-    if callable(actual) or not _defines_equality(kind):
-        raise NotImplementedError(f"values of type {kind.__qualname__} can't be compared")
+    if not isinstance(actual, _PLAIN) and (callable(actual) or not _defines_equality(kind)):
+        raise IncomparableError(f"values of type {kind.__qualname__} can't be compared")
     equal: object = None
     with contextlib.suppress(Exception):  # any class may refuse in its own way
         equal = actual == expected
     if not isinstance(equal, bool):
-        raise NotImplementedError(f"values of type {kind.__qualname__} can't be compared")
+        raise IncomparableError(f"values of type {kind.__qualname__} can't be compared")
     return None if equal else Difference("value", f"compiled {actual!r}, eager {expected!r}")
 
 

@@ -33,32 +33,48 @@ def sharing_text(paths: tuple[str, ...] | None) -> str:
     return f"shares memory with {', '.join(paths)}" if paths else "shares no memory"
 
 
-def attribute_pairs(
-    actual: Any, expected: Any, state: dict[int, tuple[str, Any]]
-) -> list[tuple[str, Any, Any]]:
-    """Attributes or items of two twins that are no twins themselves: numbers, new tensors."""
-    a, e = _parts(actual), _parts(expected)
-    twins = {id(twin) for _, twin in state.values()}
-    missing = object()
+State = dict[int, tuple[str, Any]]
+
+_COMPARED = (bool, int, float, complex, str, type(None), torch.Tensor, list, tuple, dict)
+
+
+def attribute_pairs(actual: Any, expected: Any, twins: Twins) -> list[tuple[str, Any, Any]]:
+    """Attributes or items of two twins that are not twins of one original themselves.
+
+    A call makes such state anew, or binds a name to something else; twins of one original
+    are compared on their own.
+    """
+    a, e = _parts(actual, twins.paths), _parts(expected, twins.paths)
     pairs: list[tuple[str, Any, Any]] = []
-    for name in [*e, *(n for n in a if n not in e)]:
-        left, right = a.get(name, missing), e.get(name, missing)
-        if left is missing or right is missing:
+    for name in [*e, *(name for name in a if name not in e)]:
+        if name not in a or name not in e:
             pairs.append((name, name in a, name in e))
-        elif id(right) not in twins and isinstance(right, _COMPARED):
-            pairs.append((name, left, right))
+        elif not twins.correspond(a[name], e[name]) and isinstance(e[name], _COMPARED):
+            pairs.append((name, a[name], e[name]))
     return pairs
 
 
-_COMPARED = (bool, int, float, complex, str, type(None), torch.Tensor)
+class Twins:
+    """Which objects of both sides stand for one original."""
+
+    def __init__(self, compiled: State, eager: State) -> None:
+        self._compiled = {id(twin): key for key, (_, twin) in compiled.items()}
+        self._eager = {id(twin): key for key, (_, twin) in eager.items()}
+        both = [*compiled.values(), *eager.values()]
+        self.paths = {id(twin): path for path, twin in both if isinstance(twin, torch.Tensor)}
+
+    def correspond(self, actual: Any, expected: Any) -> bool:
+        key = self._eager.get(id(expected))
+        return key is not None and self._compiled.get(id(actual)) == key
 
 
-def _parts(value: Any) -> dict[str, Any]:
+def _parts(value: Any, paths: dict[int, str]) -> dict[str, Any]:
     if isinstance(value, dict):
-        return {f"[{key!r}]": part for key, part in value.items() if isinstance(key, str | int)}
+        # Optimizers keep their state by parameter.
+        return {f"[{paths.get(id(key), repr(key))}]": part for key, part in value.items()}
     if isinstance(value, list):
         return {f"[{index}]": part for index, part in enumerate(value)}
-    attributes = getattr(value, "__dict__", {})
     if callable(value) and not isinstance(value, torch.nn.Module):
         return {}
+    attributes = getattr(value, "__dict__", {})
     return {f".{name}": part for name, part in attributes.items() if not is_compiler_mark(name)}

@@ -279,8 +279,7 @@ def test_profiler_of_the_user_makes_numbers_unreliable() -> None:
 
     unlimited = check(plus_one, (X,), (X,), around=around)
     limited = check(plus_one, (X,), (X,), around=around, max_graph_breaks=0)
-    # What the first call compiles, it runs.
-    told = "a profiler was active in call 2, so whether compiled code ran can't be seen"
+    told = "a profiler was active in call 1, 2, so whether compiled code ran can't be seen"
 
     assert unlimited.facts.unreliable == (told,)
     assert unlimited.verdict.outcome == "inconclusive"
