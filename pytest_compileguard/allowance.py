@@ -42,7 +42,9 @@ def _matches(site: BreakSite, allowance: str) -> bool:
     if _MODULE.match(allowance) and not allowance.endswith(".py"):
         return _in_module(site.file, allowance)
     file = PurePath(site.file).as_posix()
-    return fnmatchcase(file, allowance) or fnmatchcase(f"{file}:{site.line}", allowance)
+    places = (file, f"{file}:{site.line}")
+    # A path as reports show it is relative.
+    return any(fnmatchcase(p, allowance) or fnmatchcase(p, f"*/{allowance}") for p in places)
 
 
 def _in_module(file: str, module: str) -> bool:

@@ -216,7 +216,8 @@ def _noise(plan: Plan, speed: Speed) -> float:
     the same code, on the wall clock; on the device clock, by less than 1 %.
     """
     short = speed.clock == "wall" and min(speed.eager_ms, speed.compiled_ms) < SHORT_CALL_MS
-    return min(plan.noise_threshold * (_SHORT_CALL_FACTOR if short else 1), _MOST_NOISE)
+    wider = min(_SHORT_CALL_FACTOR * plan.noise_threshold, _MOST_NOISE)
+    return max(plan.noise_threshold, wider) if short else plan.noise_threshold
 
 
 def _device_timing(

@@ -216,6 +216,8 @@ def compiled_form(target: Any) -> InPlace | None:
     if isinstance(target, eval_frame.OptimizedModule):
         context = getattr(target, "dynamo_ctx", None)
         return InPlace(plain=target._orig_mod, compile=_required(context, target))
+    if isinstance(target, types.MethodType) and compiled_form(target.__func__) is not None:
+        return InPlace(plain=target, compile=lambda method: method)  # its function is compiled
     if isinstance(target, types.FunctionType) and hasattr(target, "_torchdynamo_orig_callable"):
         if getattr(target, "_torchdynamo_disable", False):
             return None

@@ -12,7 +12,7 @@ from pytest_compileguard.code_origin import is_rewritten_assert, origin
 from pytest_compileguard.inductor_trace import read_inductor
 from pytest_compileguard.observation import BreakSite, CompileObservation, Fallback
 from pytest_compileguard.plan import Plan
-from pytest_compileguard.shadow import ShadowCall
+from pytest_compileguard.shadow_call import ShadowCall
 from pytest_compileguard.source import source_line
 from pytest_compileguard.trace import TraceEvent, TraceFacts, read_trace
 

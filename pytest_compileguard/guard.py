@@ -79,6 +79,8 @@ class CompileGuard:
                 f"{self._nodeid}: compileguard(...): the target must be callable, "
                 f"not a {type(target).__name__}"
             )
+        if isinstance(target, GuardedCallable):
+            raise SpecError(f"{self._nodeid}: compileguard({target!r}): is guarded already")
         origin = f"{self._nodeid}: compileguard({target_name(target)})"
         if is_coroutine(target):
             raise SpecError(

@@ -21,6 +21,8 @@ def inductor_findings(
 def _kernels(plan: Plan, seen: CompileObservation, *, compiled: bool) -> tuple[Finding, ...]:
     if plan.max_kernels is None:
         return ()
+    if reason := _no_inductor(plan):
+        return (Finding(metric="kernels", status="not_checked", message=reason),)
     finding = Finding(
         metric="kernels",
         status="passed",
@@ -33,10 +35,18 @@ def _kernels(plan: Plan, seen: CompileObservation, *, compiled: bool) -> tuple[F
     return against_limit(finding, seen.kernels, plan.max_kernels, seen, compiled=compiled)
 
 
+def _no_inductor(plan: Plan) -> str | None:
+    name = plan.arguments.backend_name
+    return None if name == "inductor" else f"backend {name} is not inductor"
+
+
 def _cuda_graphs(plan: Plan, seen: CompileObservation) -> tuple[Finding, ...]:
     skips, limit = len(seen.cudagraph_skips), plan.max_cudagraph_skips
     if limit is None and not (skips and plan.arguments.promises_cuda_graphs):
         return ()
+    if not skips and not seen.cudagraph_recordings:
+        reason = _no_inductor(plan) or "no CUDA graph was recorded or skipped"
+        return (Finding(metric="cudagraph_skips", status="not_checked", message=reason),)
     finding = Finding(
         metric="cudagraph_skips",
         status="passed",

@@ -18,6 +18,10 @@ DEFAULT_NOISE_THRESHOLD = 0.1
 UNTIMED_BACKENDS = ("eager", "aot_eager", "aot_eager_decomp_partition")
 
 
+OWN_BACKEND = "of the target"
+"""Stands for the backend of a target that was compiled already."""
+
+
 class CompileArguments(msgspec.Struct, frozen=True, kw_only=True):
     """The arguments for ``torch.compile``; ``None`` leaves torch's default."""
 

@@ -24,8 +24,9 @@ from pytest_compileguard.observation import (
     ParityObservation,
     SpeedObservation,
 )
-from pytest_compileguard.plan import Plan
-from pytest_compileguard.shadow import Shadow, ShadowCall, Timeable
+from pytest_compileguard.plan import OWN_BACKEND, CompileArguments, Plan
+from pytest_compileguard.shadow import Shadow
+from pytest_compileguard.shadow_call import ShadowCall, Timeable
 from pytest_compileguard.target import own_code, target_name
 from pytest_compileguard.timing import sample_speed
 
@@ -70,6 +71,10 @@ class Check:
         except CompileGuardError as error:
             self._refused = str(error)
             return
+        if self._shadow.compiled_already:
+            # What the command line says of the backend does not apply to it.
+            own = CompileArguments(backend=OWN_BACKEND)
+            self.plan = msgspec.structs.replace(self.plan, arguments=own)
         if self._shadow.compiled_already and self.plan.own_arguments:
             names = ", ".join(self.plan.own_arguments)
             raise SpecError(

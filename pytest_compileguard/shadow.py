@@ -8,10 +8,8 @@ graphs, differentiating, firing hooks) touches it.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -23,65 +21,19 @@ from pytest_compileguard.isolation.ambient import Ambient, RandomState, ambient,
 from pytest_compileguard.isolation.fingerprint import fingerprints
 from pytest_compileguard.isolation.mirror import Mirror
 from pytest_compileguard.isolation.quiet import silenced
-from pytest_compileguard.parity.comparison import IncomparableError, Tolerance, compare
-from pytest_compileguard.parity.gradients import Cotangents, NamedTensor
-from pytest_compileguard.parity.leaves import leaves_of
-from pytest_compileguard.parity.reference import within_precision
-from pytest_compileguard.parity.sides import CallParity, Side, SideComparison, run_side
+from pytest_compileguard.parity.comparison import Tolerance
+from pytest_compileguard.parity.gradients import Cotangents
+from pytest_compileguard.parity.sides import Side, SideComparison, run_side
 from pytest_compileguard.plan import Plan
+from pytest_compileguard.shadow_call import (
+    Prepared,
+    ShadowCall,
+    Timeable,
+    copy_differs,
+    device_of,
+    has_lazy_parameters,
+)
 from pytest_compileguard.target import argument_names
-
-Copies = tuple[tuple[Any, ...], dict[str, Any], list[NamedTensor]]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Prepared:
-    """One side, ready to be called."""
-
-    target: Callable[..., Any]
-    mirror: Mirror
-    copies: Copies
-    names: tuple[str, ...]
-    """Of the positional arguments."""
-
-    def run(self, cotangents: Cotangents | None = None) -> Side:
-        return run_side(self.target, self.mirror, self.copies, self.names, cotangents)
-
-    def __call__(self) -> object:
-        args, kwargs, _ = self.copies
-        return self.target(*args, **kwargs)
-
-
-@dataclass(kw_only=True, slots=True)
-class ShadowCall:
-    """What one guarded call left."""
-
-    index: int
-    value: Any = None
-    error: Exception | None = None
-    """What the real call raised."""
-    trace: dynamo.CallTrace | None = None
-    counters: dynamo.Counters | None = None
-    """How torch's counters moved during the compiled call."""
-    parity: CallParity | None = None
-    drew_random: bool = False
-    compile_error: tuple[str, str] | None = None
-    """Why the compiled call failed although eager does not, and the remedy."""
-    problem: str | None = None
-    """Why there is no shadow; the check fails by it."""
-    hindrances: tuple[str, ...] = ()
-    notes: dict[str, None] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Timeable:
-    """Both sides of the last call, for timing."""
-
-    call: int
-    eager: Prepared
-    compiled: Prepared
-    ambient: Ambient
-    device: str
 
 
 class Shadow:
@@ -226,7 +178,7 @@ class Shadow:
                 f"{_outcome(made.error)}: the target can't be isolated"
             )
             return
-        if differs := _copy_differs(expected, made):
+        if differs := copy_differs(expected, made):
             made.problem = (
                 f"a copy of the call computes something else ({differs}): the target can't be "
                 "isolated; it may keep state in globals or classes that are not copied"
@@ -254,7 +206,7 @@ class Shadow:
         )
         made.parity = comparison.compare(expected, actual)
         # Dynamo fills lazy parameters before it traces, with other draws than eager.
-        told = actual.error is None and not _has_lazy_parameters(snapshot)
+        told = actual.error is None and not has_lazy_parameters(snapshot)
         if told and not left.same_tensors_drawn(drawn):
             comparison.report_random_state()
         if expected.error is None:
@@ -263,7 +215,7 @@ class Shadow:
                 eager=eager,
                 compiled=compiled,
                 ambient=modes,
-                device=_device(expected, eager),
+                device=device_of(expected, eager),
             )
 
     def _reference(
@@ -295,44 +247,5 @@ def _wide(dtype: torch.dtype) -> torch.dtype:
     return torch.complex128 if dtype.is_complex else torch.float64
 
 
-def _has_lazy_parameters(snapshot: Prepared) -> bool:
-    twins = (twin for _, twin in snapshot.mirror.state().values())
-    return any(isinstance(t, torch.Tensor) and torch.nn.parameter.is_lazy(t) for t in twins)
-
-
-def _copy_differs(expected: Side, made: ShadowCall) -> str | None:
-    """Say where the eager copy differs from the real call: then it proves nothing of it."""
-    if made.error is not None:
-        return None
-    real = leaves_of(made.value, "output", objects=True)
-    if [leaf.path for leaf in real] != [leaf.path for leaf in expected.outputs]:
-        return "its result has another structure"
-    for own, copied in zip(real, expected.outputs, strict=True):
-        found = None
-        with contextlib.suppress(IncomparableError):
-            found = compare(copied.value, own.value, Tolerance(None, None), form=False)
-        inexact = (
-            found is not None and found.kind == "value" and isinstance(own.value, torch.Tensor)
-        )
-        if inexact and within_precision(copied.value.detach(), own.value.detach()):
-            continue  # some kernels add in another order each time
-        if found is not None:
-            return f"{own.path}: {found.message}".replace("compiled", "the copy").replace(
-                "eager", "the call"
-            )
-    return None
-
-
 def _outcome(error: Exception | None) -> str:
     return "returns" if error is None else f"raises {type(error).__name__} ({error})"
-
-
-def _device(side: Side, prepared: Prepared) -> str:
-    """Where the call ran: the first accelerator among its tensors, else the CPU."""
-    leaves = [leaf.value for leaf in [*side.outputs, *side.arguments]]
-    state = [value for _, value in prepared.mirror.state().values()]
-    devices = [t.device for t in [*leaves, *state] if isinstance(t, torch.Tensor)]
-    for device in devices:
-        if device.type not in ("cpu", "meta"):
-            return str(torch.device(device.type, device.index or 0))
-    return "cpu"

@@ -46,6 +46,7 @@ ROOMS: dict[str, Room] = {
     "dynamo": Room(torch="yes"),
     "isolation": Room(torch="yes"),
     "parity": Room(torch="yes"),
+    "shadow_call": Room(torch="yes"),
     "shadow": Room(torch="yes"),
     "facts": Room(torch="via"),
     "watch": Room(torch="via"),

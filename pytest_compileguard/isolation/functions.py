@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import collections
 import dis
 import types
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar
@@ -11,7 +13,17 @@ from typing import Any, ClassVar
 import torch
 
 # Globals of other kinds (loggers, classes, imported modules) are used, not owned.
-_STATE = (torch.nn.Module, torch.Tensor, torch.optim.Optimizer, list, dict, set, types.FunctionType)
+_STATE = (
+    torch.nn.Module,
+    torch.Tensor,
+    torch.optim.Optimizer,
+    list,
+    dict,
+    set,
+    collections.deque,
+    Iterator,
+    types.FunctionType,
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -23,6 +35,8 @@ class Cells:
     names: dict[str, Any]
     defaults: Any
     keyword_defaults: dict[str, Any]
+    space: dict[str, Any]
+    """Globals of twin functions: one copy for all functions of a file."""
 
 
 def content_of(cell: types.CellType) -> Any:
@@ -41,7 +55,7 @@ def stateful_names(function: types.FunctionType) -> list[str]:
         name
         for name in read
         if name in space
-        and (name in assigned or isinstance(space[name], _STATE))
+        and (name in assigned or isinstance(space[name], _STATE) or _is_own(function, space[name]))
         and not _foreign(function, space[name])
     ]
 
@@ -66,7 +80,7 @@ def rebuild(real: types.FunctionType, cells: Cells, known: Any) -> types.Functio
 def _bare(real: types.FunctionType, cells: Cells) -> types.FunctionType:
     _, assigned = _global_names(real.__code__)
     own = bool(assigned) or any(cells.names[n] is not real.__globals__[n] for n in cells.names)
-    space = dict(real.__globals__) if own else real.__globals__
+    space = cells.space if own else real.__globals__
     closure = tuple(types.CellType() for _ in real.__closure__ or ())
     twin = types.FunctionType(real.__code__, space, real.__name__, None, closure)
     twin.__dict__.update(real.__dict__)
@@ -86,9 +100,26 @@ def _unchanged(real: types.FunctionType, cells: Cells) -> bool:
     )
 
 
+def _is_own(function: types.FunctionType, value: object) -> bool:
+    """Whether a global is an object of a class that the same file defines."""
+    kind = type(value)
+    return kind is not type and kind.__module__ == function.__module__
+
+
 def _foreign(function: types.FunctionType, value: object) -> bool:
     """Whether a global is a function of another file: those are not followed."""
     return isinstance(value, types.FunctionType) and value.__globals__ is not function.__globals__
+
+
+def assigned_values(function: types.FunctionType) -> dict[str, Any]:
+    """What a function binds outside of itself: globals and variables of outer functions."""
+    space, code = function.__globals__, function.__code__
+    found = {name: space[name] for name in _global_names(code)[1] if name in space}
+    stored = _assigned_cells(code)
+    for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+        if name in stored and content_of(cell) is not Cells.EMPTY:
+            found[name] = cell.cell_contents
+    return found
 
 
 @lru_cache(maxsize=1024)

@@ -93,6 +93,7 @@ class Mirror:
         self._twins: set[int] = set()
         self._paths: dict[int, str] = {}
         self._wrappers: set[int] = set()
+        self._spaces: dict[int, tuple[dict[str, Any], dict[str, Any]]] = {}
         self._passed: dict[int, Any] = {}
         self._current: set[int] = set()
         self._taken: set[int | None] | None = None
@@ -134,6 +135,12 @@ class Mirror:
                 taken[path] += 1
                 found[key] = (path if taken[path] == 1 else f"{path}#{taken[path]}", twin)
         return found
+
+    def space(self, real: dict[str, Any]) -> dict[str, Any]:
+        """The globals of twin functions whose originals have the given ones."""
+        if id(real) not in self._spaces:
+            self._spaces[id(real)] = (real, dict(real))
+        return self._spaces[id(real)][1]
 
     def release(self) -> None:
         """Let go of the objects of one call: a test may count on their end."""

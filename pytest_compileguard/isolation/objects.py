@@ -144,6 +144,7 @@ def _reflect_function(mirror: Mirror, real: types.FunctionType, path: str) -> An
         keyword_defaults={
             name: mirror.reflect(value, name) for name, value in (real.__kwdefaults__ or {}).items()
         },
+        space=mirror.space(space),
     )
     twin = rebuild(real, cells, known)
     mirror.remember(real, twin, path, keep=twin is not real)

@@ -34,8 +34,10 @@ class _Walk:
         self._open: set[int] = set()
 
     def leaves(self, value: Any, path: str) -> list[Leaf]:
-        pairs, _ = pytree.tree_flatten_with_path(value)
-        found: list[Leaf] = []
+        pairs, structure = pytree.tree_flatten_with_path(value)
+        # A list is no tuple, though their leaves agree.
+        container = not structure.is_leaf()
+        found = [Leaf(f"{path} (structure)", repr(structure))] if container else []
         for keys, leaf in pairs:
             found += self._parts(leaf, path + pytree.keystr(keys))
         return found

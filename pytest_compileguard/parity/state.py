@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import types
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
+from pytest_compileguard.isolation.functions import assigned_values
 from pytest_compileguard.isolation.objects import is_compiler_mark
 from pytest_compileguard.isolation.tensors import storage_key
 from pytest_compileguard.parity.gradients import NamedTensor
@@ -74,6 +76,8 @@ def _parts(value: Any, paths: dict[int, str]) -> dict[str, Any]:
         return {f"[{paths.get(id(key), repr(key))}]": part for key, part in value.items()}
     if isinstance(value, list):
         return {f"[{index}]": part for index, part in enumerate(value)}
+    if isinstance(value, types.FunctionType):
+        return assigned_values(value)
     if callable(value) and not isinstance(value, torch.nn.Module):
         return {}
     attributes = getattr(value, "__dict__", {})
