@@ -33,6 +33,7 @@ _OWN_UNITS = 2.0
 _USABLE = 0.1
 _OCTAVES = 3
 _LEAST_OF_A_KIND = 32
+_FAR_LOUDER = 100.0
 _PRECISIONS = 64.0
 _PRECISIONS_16_BIT = 2.0
 
@@ -47,9 +48,10 @@ def within_precision(actual: torch.Tensor, expected: torch.Tensor) -> bool:
     if not _same_specials(actual, expected) or not bool(finite.any()):
         return False
     sizes = expected[finite].abs()
-    # A quarter of all elements lies below the first quartile: a few loud ones don't move it.
-    present = sizes[sizes > 0]
-    usual = 3 * _quartile(present) if present.numel() else 0.0
+    # What is far louder than most, such as a mask, sets no scale for the rest.
+    usual = (
+        _rms(sizes[sizes <= _FAR_LOUDER * sizes[sizes > 0].median()]) if bool(sizes.any()) else 0
+    )
     factor = _PRECISIONS_16_BIT if narrow else _PRECISIONS
     gap = (actual[finite] - expected[finite]).abs()
     return bool((gap <= factor * epsilon * sizes.clamp(min=usual)).all())
@@ -133,7 +135,3 @@ def _rms(values: torch.Tensor) -> float:
         return greatest
     # Scaled, so that squares of huge values stay finite.
     return greatest * float((values / greatest).square().mean().sqrt())
-
-
-def _quartile(values: torch.Tensor) -> float:
-    return float(values.kthvalue((values.numel() + 3) // 4).values)

@@ -72,3 +72,16 @@ def test_a_reference_that_went_another_way_acquits_nothing() -> None:
 def test_a_result_nearer_to_the_truth_than_eager_is_acquitted() -> None:
     exact = torch.randn(1000, dtype=torch.float64)
     assert acquits(exact.float(), (exact * 1.001).float(), exact)
+
+
+def test_without_a_reference_the_leaf_as_a_whole_sets_the_scale() -> None:
+    # The bias of an attention layer: a third of its gradient is 0 but for rounding.
+    eager = torch.cat([torch.randn(100) * 5, torch.full((50,), 1e-7)])
+    compiled = eager + 1e-5
+    assert within_precision(compiled, eager)
+    assert not within_precision(eager + 1e-3, eager)
+
+
+def test_without_a_reference_a_mask_sets_no_scale() -> None:
+    eager = torch.cat([torch.randn(60), torch.full((40,), -1e9)])
+    assert not within_precision(torch.where(eager > -1e8, 2 * eager, eager), eager)
