@@ -104,7 +104,11 @@ MUTATORS = {
         "randn(3)",
     ),
     "dropped mutation": ("lambda x: x.add_(1) * 1", "without('add_')", "randn(4)"),
-    "lost random step": ("lambda x: (torch.rand(3), x * 2)[1]", "without('nothing')", "randn(4)"),
+    "control: nothing is left out": (
+        "lambda x: (torch.rand(3), x * 2)[1]",
+        "without('nothing')",
+        "randn(4)",
+    ),
     "extra random step": (
         "lambda x: nn.functional.dropout(x, 0.5)",
         "outputs(lambda o: (torch.rand(5), o)[1])",
@@ -145,7 +149,7 @@ MUTATORS = {
     ),
     "array dtype": ("lambda x: (x * 2).numpy()", "outputs(lambda o: [o[0].double()])", "randn(4)"),
 }
-NOT_WRONG = ("lost random step",)  # nothing is left out of it: the control
+NOT_WRONG = ("control: nothing is left out",)
 
 
 @pytest.mark.parametrize("name", MUTATORS)
