@@ -9,7 +9,7 @@ import msgspec
 import pytest
 import torch
 
-from pytest_compileguard import dynamo
+from pytest_compileguard.dynamo import self_test
 from pytest_compileguard.observation import CompileObservation
 from tests.conftest import RunSuite
 from tests.dynamo import break_functions
@@ -267,10 +267,10 @@ def test_helper_that_two_targets_of_one_test_share(run_suite: RunSuite) -> None:
 
 
 def test_trace_is_tried_out_once_nothing_hinders_it() -> None:
-    dynamo._try_out.cache_clear()
+    self_test._try_out.cache_clear()
     with torch.compiler.set_stance("force_eager"):
         assert check(break_functions.clean, (torch.ones(4),)).verdict.outcome == "failed"
-    assert dynamo._try_out.cache_info().currsize == 0
+    assert self_test._try_out.cache_info().currsize == 0
 
     assert check(break_functions.clean, (torch.ones(4),)).verdict.outcome == "passed"
-    assert dynamo._try_out.cache_info().currsize == 1
+    assert self_test._try_out.cache_info().currsize == 1

@@ -1,0 +1,38 @@
+"""The only room that knows torch's private compiler names.
+
+One passive handler on torch's structured trace sees every compile; nothing is
+wrapped or patched. torch's own counters, and the regions that a profiler sees
+running, are the cross-checks. ``ensure_understood`` tries all of it out once per
+process and fails closed on a torch that answers otherwise.
+"""
+
+from __future__ import annotations
+
+from pytest_compileguard.dynamo.compiled_form import InPlace, compiled_form
+from pytest_compileguard.dynamo.counters import Counters, LostBreak, counters, lost_breaks
+from pytest_compileguard.dynamo.listening import tracing
+from pytest_compileguard.dynamo.regions import CallTrace, probing
+from pytest_compileguard.dynamo.self_test import ensure_understood
+from pytest_compileguard.dynamo.state import (
+    eager_stance,
+    forget_compiled_code,
+    hindrances,
+    load_backend,
+)
+
+__all__ = [
+    "CallTrace",
+    "Counters",
+    "InPlace",
+    "LostBreak",
+    "compiled_form",
+    "counters",
+    "eager_stance",
+    "ensure_understood",
+    "forget_compiled_code",
+    "hindrances",
+    "load_backend",
+    "lost_breaks",
+    "probing",
+    "tracing",
+]

@@ -1,0 +1,88 @@
+"""Hears torch's structured trace while one call is made, and leaves no trace itself."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator
+
+import torch._dynamo.config
+import torch._inductor.config
+import torch.compiler.config
+
+from pytest_compileguard.dynamo.regions import CallTrace, regions
+from pytest_compileguard.trace import TraceEvent
+
+_TRACE = "torch.__trace"
+# Some events of skipped frames reach the trace only if these artifact logs are enabled.
+_BREAK_LOGS = tuple(
+    f"torch._dynamo.{module}.__graph_breaks"
+    for module in ("symbolic_convert", "convert_frame", "exc")
+)
+
+
+class _TraceHandler(logging.Handler):
+    def __init__(self, trace: CallTrace) -> None:
+        super().__init__(logging.DEBUG)
+        self._trace = trace
+
+    def emit(self, record: logging.LogRecord) -> None:
+        metadata = getattr(record, "metadata", None)
+        if isinstance(metadata, dict):
+            payload = getattr(record, "payload", None)
+            text = payload if isinstance(payload, str) else ""
+            self._trace.events.append(
+                TraceEvent(call=self._trace.call, metadata=metadata, payload=text)
+            )
+
+
+@contextlib.contextmanager
+def tracing(call: int, *, as_is: bool = False) -> Iterator[CallTrace]:
+    """Observe the compiled call made inside, and leave all global state as it was.
+
+    With ``as_is`` the compiler is configured as it stands; else it starts as if cold, and
+    random numbers agree with eager.
+    """
+    trace = CallTrace(call)
+    handler = _TraceHandler(trace)
+    with contextlib.ExitStack() as stack:
+        if not as_is:
+            stack.enter_context(_patched())
+        # torch before 2.13 keeps its trace quiet under `logging.disable`.
+        stack.callback(logging.disable, logging.root.manager.disable)
+        logging.disable(logging.NOTSET)
+        for name in _BREAK_LOGS:
+            _enable_quietly(logging.getLogger(name), stack)
+        log = logging.getLogger(_TRACE)
+        log.addHandler(handler)
+        stack.callback(log.removeHandler, handler)
+        stack.enter_context(regions(trace))
+        yield trace
+
+
+@contextlib.contextmanager
+def _patched() -> Iterator[None]:
+    """Start cold, and let random numbers agree with eager, as far as configuration decides."""
+    with contextlib.ExitStack() as stack:
+        for module, values in (
+            (torch._inductor.config, {"fallback_random": True}),
+            # A profile of earlier runs would hide recompiles, a precompiled hit hides graphs.
+            (torch.compiler.config, {"job_id": None}),
+            (torch._dynamo.config, {"caching_precompile": False}),
+        ):
+            known = {name: value for name, value in values.items() if hasattr(module, name)}
+            stack.enter_context(module.patch(known))
+        yield
+
+
+def _enable_quietly(log: logging.Logger, stack: contextlib.ExitStack) -> None:
+    """Enable a log for the trace's sake; one that the user enabled stays as it is."""
+    if log.isEnabledFor(logging.DEBUG):
+        return
+    sink = logging.NullHandler()
+    stack.callback(setattr, log, "propagate", log.propagate)
+    stack.callback(log.setLevel, log.level)
+    log.setLevel(logging.DEBUG)
+    log.propagate = False
+    log.addHandler(sink)
+    stack.callback(log.removeHandler, sink)

@@ -1,0 +1,59 @@
+"""torch's process-wide state: what hinders a check, and what a check asks of it."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import warnings
+
+import torch
+import torch._dynamo.config
+from torch._dynamo import eval_frame
+
+
+def forget_compiled_code() -> None:
+    """Drop everything that was compiled in this process, as a new process would start."""
+    torch.compiler.reset()
+
+
+def load_backend(backend: object) -> None:
+    """Import inductor ahead of its first use: what it warns of while loading is nobody's doing."""
+    if backend in (None, "inductor"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            importlib.import_module("torch._inductor.compile_fx")
+
+
+def eager_stance() -> contextlib.AbstractContextManager[object]:
+    """Make code that is compiled by itself run eager inside."""
+    stance: contextlib.AbstractContextManager[object] = torch.compiler.set_stance("force_eager")
+    return stance
+
+
+def hindrances(target: object) -> tuple[str, ...]:
+    """Name what keeps ``torch.compile`` from compiling, or from being observed, right now."""
+    found = []
+    if torch._dynamo.config.disable:  # torch reads TORCH_COMPILE_DISABLE only when it is imported
+        found.append("torch.compile is switched off (TORCH_COMPILE_DISABLE or config.disable)")
+    if os.environ.get("TORCHDYNAMO_DISABLE") == "1":
+        found.append("torch.compile is switched off by TORCHDYNAMO_DISABLE=1")
+    found += _foreign_stance()
+    if getattr(target, "_torchdynamo_disable", False) is True:
+        found.append("the target is marked with torch.compiler.disable")
+    if modes := torch.utils._python_dispatch._get_current_dispatch_mode_stack():
+        names = ", ".join(sorted({type(mode).__name__ for mode in modes}))
+        found.append(f"a torch dispatch mode is active ({names})")
+    return tuple(found)
+
+
+def _foreign_stance() -> list[str]:
+    """Name what a stance changes: also one that compiles hides recompiles, or the backend."""
+    found, current = [], eval_frame._stance
+    if current.stance != "default":
+        found.append(f"torch.compiler.set_stance({current.stance!r}) is active")
+    if current.backend is not None:
+        found.append(f"torch.compiler.set_stance(force_backend={current.backend!r}) is active")
+    if current.skip_guard_eval_unsafe:
+        found.append("torch.compiler.set_stance(skip_guard_eval_unsafe=True) is active")
+    return found
