@@ -132,6 +132,10 @@ def _why_nothing(events: Sequence[TraceEvent], facts: TraceFacts) -> str:
 
 def _disagreements(calls: Sequence[ShadowCall], facts: TraceFacts) -> tuple[str, ...]:
     found = []
+    foreign = {cid: None for call in calls if call.trace for cid in call.trace.foreign}
+    if foreign:
+        left_out = f"another thread compiled meanwhile ({', '.join(foreign)}), which is left out"
+        return (f"{left_out}; whether the target made it do so can't be told",)
     moved = [call.counters for call in calls if call.counters]
     counted = sum(c.unique_graphs for c in moved)
     if counted != len(facts.graph_ids):

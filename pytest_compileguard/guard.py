@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
     from pytest_compileguard.observation import Observation
     from pytest_compileguard.runner import Check
     from pytest_compileguard.watch import WatchedBlock
+
+_TURN = threading.RLock()
+"""Threads make guarded calls one after the other: where a call starts from, and what torch has
+compiled, is state of the whole process."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -130,33 +135,32 @@ class CompileGuard:
     def call(self, check: Check, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Make a call of one check; the first one starts it."""
         __tracebackhide__ = True
+        with _TURN:
+            return self._call(check, args, kwargs)
+
+    def _call(self, check: Check, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        __tracebackhide__ = True
         self._refuse_late(check.plan.key)
         if not check.started:
             others = [c for c in self.checks if c is not check and c.started]
-            sharing = [c for c in others if c.code & check.code]
             # Compiled code of other targets may stay unless it would be taken for this one's.
-            cold = bool(sharing) or not others
-            for other in others if cold else ():
-                other.stale = True
-            check.start(cold=cold)
+            sharing = any(c.code & check.code for c in others)
+            check.start(cold=sharing or not others)
         return check.call(args, kwargs)
 
     def finish(self) -> list[tuple[Check | WatchedBlock, Observation]]:
         """Take the times of all checks, and gather what they saw."""
         self._finished = True
-        finished: list[tuple[Check | WatchedBlock, Observation]] = []
-        for check in self.checks:
-            finished.append((check, check.finish()))
-            for other in self.checks if check.reset_torch else ():
-                other.stale = True
-        return finished
+        with _TURN:
+            return [(check, check.finish()) for check in self.checks]
 
     def close(self) -> None:
         """Leave no compiled code behind."""
         if any(check.started for check in self.checks):
             from pytest_compileguard.dynamo import forget_compiled_code  # noqa: PLC0415  # torch
 
-            forget_compiled_code()
+            with _TURN:
+                forget_compiled_code()
 
     def _free_name(self, name: str) -> str:
         taken = {plan.name for plan in self.plans}

@@ -30,9 +30,10 @@ from pytest_compileguard.shadow_call import ShadowCall, Timeable
 from pytest_compileguard.target import own_code, target_name
 from pytest_compileguard.timing import sample_speed
 
-_ALTERNATING = (
-    "calls of two guarded targets that share code alternate; make all calls of one "
-    "before the other, or guard them in two tests"
+_RESET = (
+    "torch was reset since the call before (torch.compiler.reset(), or the first call of another "
+    "guarded target that shares code with this one), so what was compiled is gone; make all "
+    "calls of one target before those of another, or guard them in two tests"
 )
 
 
@@ -45,12 +46,9 @@ class Check:
         self.code = own_code(target)
         self.calls: list[ShadowCall] = []
         self.device_type = "cpu"
-        self.stale = False
-        """Whether what was compiled is gone: torch was reset for another check of the test."""
-        self.reset_torch = False
-        """Whether taking the times reset torch once more."""
         self._shadow: Shadow | None = None
         self._refused: str | None = None
+        self._resets: dynamo.ResetWatch | None = None
 
     @property
     def started(self) -> bool:
@@ -67,6 +65,7 @@ class Check:
                 dynamo.ensure_understood()
             if cold:
                 dynamo.forget_compiled_code()
+            self._resets = dynamo.ResetWatch()
             self._shadow = Shadow(self.plan, self.target)
         except CompileGuardError as error:
             self._refused = str(error)
@@ -86,8 +85,8 @@ class Check:
         """Make one guarded call: for the test, one eager call."""
         __tracebackhide__ = True
         index = len(self.calls)
-        if self._shadow is None or self.stale:
-            problem = self._refused or _ALTERNATING
+        if self._shadow is None or self._was_reset:
+            problem = self._refused or _RESET
             self.calls.append(ShadowCall(index=index, problem=problem))
             return self.target(*args, **kwargs)
         try:
@@ -107,6 +106,11 @@ class Check:
         compiled = self._compile_observation()
         parity = self._parity(compiled)
         return Observation(compile=compiled, parity=parity, speed=self._speed(compiled, parity))
+
+    @property
+    def _was_reset(self) -> bool:
+        """Whether what was compiled is gone."""
+        return self._resets is not None and self._resets.was_reset
 
     def _compile_observation(self) -> CompileObservation | NotObserved:
         if not self.calls:
@@ -148,8 +152,7 @@ class Check:
         # Inductor's own random numbers can't match eager, so parity ran without them.
         before = random_state()
         try:
-            if self.stale or any(call.drew_random for call in self.calls):
-                self.reset_torch = True
+            if self._was_reset or any(call.drew_random for call in self.calls):
                 last = self._shadow.recompiled() or last
             return _timed(last, self.plan)
         finally:

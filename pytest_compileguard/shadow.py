@@ -45,6 +45,7 @@ class Shadow:
         self._form = dynamo.compiled_form(target)
         self._mirrors: tuple[Mirror, Mirror, Mirror] | None = None
         self._compiled: Callable[..., Any] | None = None
+        self._compile_ids: set[str] = set()
         self.last: Timeable | None = None
 
     @property
@@ -189,7 +190,7 @@ class Shadow:
         counted = dynamo.counters()
         with (
             silenced(compiling=True),
-            dynamo.tracing(made.index) as made.trace,
+            dynamo.tracing(made.index, self._compile_ids) as made.trace,
         ):
             actual = compiled.run(expected.cotangents)
         left = random_state()

@@ -33,8 +33,6 @@ class WatchedBlock:
         self.plan = plan
         self.code: frozenset[CodeType] = frozenset()
         self.device_type = "cpu"
-        self.stale = False
-        self.reset_torch = False
         self._stack = contextlib.ExitStack()
         self._made: ShadowCall | None = None
         self._before: dynamo.Counters | None = None
@@ -65,7 +63,7 @@ class WatchedBlock:
             return self
         self._made = ShadowCall(index=0, hindrances=dynamo.hindrances(None))
         self._before = dynamo.counters()
-        self._made.trace = self._stack.enter_context(dynamo.tracing(0, as_is=True))
+        self._made.trace = self._stack.enter_context(dynamo.watching())
         return self
 
     def __exit__(

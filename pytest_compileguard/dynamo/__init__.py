@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from pytest_compileguard.dynamo.compiled_form import InPlace, compiled_form
 from pytest_compileguard.dynamo.counters import Counters, LostBreak, counters, lost_breaks
-from pytest_compileguard.dynamo.listening import tracing
+from pytest_compileguard.dynamo.listening import tracing, watching
 from pytest_compileguard.dynamo.regions import CallTrace, probing
 from pytest_compileguard.dynamo.self_test import ensure_understood
 from pytest_compileguard.dynamo.state import (
+    ResetWatch,
     eager_stance,
     forget_compiled_code,
     hindrances,
@@ -25,6 +26,7 @@ __all__ = [
     "Counters",
     "InPlace",
     "LostBreak",
+    "ResetWatch",
     "compiled_form",
     "counters",
     "eager_stance",
@@ -35,4 +37,5 @@ __all__ = [
     "lost_breaks",
     "probing",
     "tracing",
+    "watching",
 ]

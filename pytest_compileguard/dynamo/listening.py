@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import threading
 from collections.abc import Iterator
 
 import torch._dynamo.config
@@ -22,32 +23,62 @@ _BREAK_LOGS = tuple(
 
 
 class _TraceHandler(logging.Handler):
-    def __init__(self, trace: CallTrace) -> None:
+    """Collects the events of one thread, or of all.
+
+    torch's trace is one stream for the whole process, but what another thread compiles
+    meanwhile is nothing of the call's. Backward graphs are: autograd compiles them in threads
+    of its own, under the compile ids of their forward graphs.
+    """
+
+    def __init__(self, trace: CallTrace, own_ids: set[str] | None) -> None:
         super().__init__(logging.DEBUG)
         self._trace = trace
+        self._own_ids = own_ids
+        self._thread = threading.get_ident()
 
     def emit(self, record: logging.LogRecord) -> None:
         metadata = getattr(record, "metadata", None)
         if isinstance(metadata, dict):
             payload = getattr(record, "payload", None)
             text = payload if isinstance(payload, str) else ""
-            self._trace.events.append(
-                TraceEvent(call=self._trace.call, metadata=metadata, payload=text)
-            )
+            event = TraceEvent(call=self._trace.call, metadata=metadata, payload=text)
+            if self._is_own(event.compile_id):
+                self._trace.events.append(event)
+            else:
+                self._trace.foreign[event.compile_id] = None
+
+    def _is_own(self, compile_id: str) -> bool:
+        if self._own_ids is None or compile_id in self._own_ids:
+            return True
+        if threading.get_ident() == self._thread:
+            self._own_ids.add(compile_id)
+            return True
+        return False
 
 
 @contextlib.contextmanager
-def tracing(call: int, *, as_is: bool = False) -> Iterator[CallTrace]:
+def tracing(call: int, own_ids: set[str]) -> Iterator[CallTrace]:
     """Observe the compiled call made inside, and leave all global state as it was.
 
-    With ``as_is`` the compiler is configured as it stands; else it starts as if cold, and
-    random numbers agree with eager.
+    The compiler starts as if cold, and random numbers agree with eager. ``own_ids`` are the
+    compile ids that earlier calls began; those of this one are added.
     """
+    with _patched(), _listening(call, own_ids) as trace:
+        yield trace
+
+
+@contextlib.contextmanager
+def watching() -> Iterator[CallTrace]:
+    """Observe all that is compiled inside, by any thread, with the compiler as it stands."""
+    with _listening(0, None) as trace:
+        yield trace
+
+
+@contextlib.contextmanager
+def _listening(call: int, own_ids: set[str] | None) -> Iterator[CallTrace]:
     trace = CallTrace(call)
-    handler = _TraceHandler(trace)
+    handler = _TraceHandler(trace, own_ids)
     with contextlib.ExitStack() as stack:
-        if not as_is:
-            stack.enter_context(_patched())
         # torch before 2.13 keeps its trace quiet under `logging.disable`.
         stack.callback(logging.disable, logging.root.manager.disable)
         logging.disable(logging.NOTSET)

@@ -18,6 +18,8 @@ class CallTrace:
     def __init__(self, call: int) -> None:
         self.call = call
         self.events: list[TraceEvent] = []
+        self.foreign: dict[str, None] = {}
+        """Compile ids that another thread began meanwhile; their events are left out."""
         self.regions: tuple[str, ...] | None = None
         """Compile ids whose code ran; ``None``: a profiler of somebody else was active."""
 

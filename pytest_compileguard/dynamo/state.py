@@ -9,12 +9,25 @@ import warnings
 
 import torch
 import torch._dynamo.config
+import torch._dynamo.utils
 from torch._dynamo import eval_frame
 
 
 def forget_compiled_code() -> None:
     """Drop everything that was compiled in this process, as a new process would start."""
     torch.compiler.reset()
+
+
+class ResetWatch:
+    """Tells whether torch dropped the code it had compiled since this was made."""
+
+    def __init__(self) -> None:
+        # Whoever resets torch clears this table; no code of torch looks a key of ours up.
+        torch._dynamo.utils.guard_failures[self] = []
+
+    @property
+    def was_reset(self) -> bool:
+        return self not in torch._dynamo.utils.guard_failures
 
 
 def load_backend(backend: object) -> None:

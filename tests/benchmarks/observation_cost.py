@@ -36,7 +36,7 @@ def model(device: str) -> torch.nn.Module:
 def compile_s(target: torch.nn.Module, x: torch.Tensor, backend: str, how: str) -> float:
     """Seconds of one cold compile, ``plain`` or ``observed``."""
     dynamo.forget_compiled_code()
-    context: Any = dynamo.tracing(0) if how == "observed" else contextlib.nullcontext()
+    context: Any = dynamo.tracing(0, set()) if how == "observed" else contextlib.nullcontext()
     compiled = torch.compile(target, backend=backend)
     with fresh_cache(), torch.no_grad():
         start = time.perf_counter()
@@ -55,7 +55,7 @@ def warm_ratio(target: torch.nn.Module, x: torch.Tensor, backend: str, pairs: in
         ratios = []
         for _ in range(pairs):
             before = block_s(compiled, x)
-            with dynamo.tracing(0):
+            with dynamo.tracing(0, set()):
                 compiled(x)
             ratios.append(block_s(compiled, x) / before)
     return statistics.median(ratios)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
+from collections.abc import Callable
 
 import msgspec
 import pytest
@@ -274,3 +275,14 @@ def test_trace_is_tried_out_once_nothing_hinders_it() -> None:
 
     assert check(break_functions.clean, (torch.ones(4),)).verdict.outcome == "passed"
     assert self_test._try_out.cache_info().currsize == 1
+
+
+@pytest.mark.parametrize("reset", (torch.compiler.reset, torch._dynamo.reset))
+def test_torch_reset_between_the_calls_is_named(reset: Callable[[], None]) -> None:
+    def before(call: int) -> None:
+        if call == 1:
+            reset()
+
+    seen = check(break_functions.clean, (torch.ones(4),), (torch.ones(5),), before=before)
+    assert seen.verdict.outcome == "failed"
+    assert "torch was reset" in seen.told
