@@ -222,20 +222,23 @@ SOME = (
 )
 """Many of them share code: helpers, decorators, the ``forward`` of one class."""
 
+RECOMPILED = {"one_gb", "nested", "item", "Outer"}
+
 
 def facts_of(name: str) -> CompileObservation:
     target = getattr(break_functions, name)
     target = target() if isinstance(target, type) else target
-    facts = check(target, (torch.ones(4),), (-torch.ones(5),)).facts
+    calls = [(torch.ones(4),), (-torch.ones(5),)][: 2 if name in RECOMPILED else 1]
+    facts = check(target, *calls).facts
     return msgspec.structs.replace(facts, compile_time_s=0.0)
 
 
 def test_facts_do_not_depend_on_the_order_of_checks() -> None:
-    shuffled = list(SOME)
-    random.Random(7).shuffle(shuffled)  # noqa: S311
-
     in_order = {name: facts_of(name) for name in SOME}
-    assert {name: facts_of(name) for name in shuffled} == in_order
+    draw = random.Random(7)  # noqa: S311
+    for _ in range(12):
+        shuffled = draw.sample(SOME, len(SOME))
+        assert {name: facts_of(name) for name in shuffled} == in_order
 
 
 SHARED = """
