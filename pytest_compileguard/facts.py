@@ -46,7 +46,8 @@ def gather_facts(calls: Sequence[ShadowCall], plan: Plan, *, target: str) -> Com
         unused_allowances=unused,
         kernel_names=inductor.kernel_names,
         cudagraph_skips=inductor.cudagraph_skips,
-        cudagraph_recordings=inductor.cudagraph_recordings,
+        cudagraph_recordings=sum(c.cudagraphs for c in moved),
+        cudagraph_rerecordings=sum(c.cudagraphs_again for c in moved),
     )
 
 

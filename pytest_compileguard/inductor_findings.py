@@ -42,25 +42,40 @@ def _no_inductor(plan: Plan) -> str | None:
 
 def _cuda_graphs(plan: Plan, seen: CompileObservation) -> tuple[Finding, ...]:
     skips, limit = len(seen.cudagraph_skips), plan.max_cudagraph_skips
-    if limit is None and not (skips and plan.arguments.promises_cuda_graphs):
+    if limit is None and not plan.arguments.promises_cuda_graphs:
         return ()
     if not skips and not seen.cudagraph_recordings:
-        reason = _no_inductor(plan) or "no CUDA graph was recorded or skipped"
+        reason = _no_inductor(plan) or _NOTHING_RECORDED.format(counted(seen.calls, "call"))
         return (Finding(metric="cudagraph_skips", status="not_checked", message=reason),)
     finding = Finding(
         metric="cudagraph_skips",
         status="passed",
-        message=f"{skips} of {limit}",
+        message=f"{skips}, {'no limit' if limit is None else f'limit {limit}'}",
         observed=skips,
         limit=limit,
-        evidence=first_of(list(dict.fromkeys(seen.cudagraph_skips))),
-        remedy="the reason names the line; the mode gains nothing without CUDA graphs",
+        evidence=(*first_of(list(dict.fromkeys(seen.cudagraph_skips))), *_recorded(seen)),
     )
     replace = msgspec.structs.replace
-    if limit is None:
+    remedy = "the reason names the line; the mode gains nothing without CUDA graphs"
+    if limit is None and skips:
         mode = plan.arguments.mode or "the options"
         text = f"{mode} promises CUDA graphs, they were skipped {counted(skips, 'time')}"
-        return (replace(finding, status="inconclusive", message=text),)
-    if skips > limit:
-        return (replace(finding, status="failed", message=f"{skips}, limit {limit}"),)
-    return (replace(finding, remedy=""),)
+        return (replace(finding, status="inconclusive", message=text, remedy=remedy),)
+    if limit is not None and skips > limit:
+        return (replace(finding, status="failed", remedy=remedy),)
+    return (finding,)
+
+
+_NOTHING_RECORDED = (
+    "no CUDA graph was recorded or skipped in {}: the first call warms up, the second records, "
+    "so make at least three"
+)
+
+
+def _recorded(seen: CompileObservation) -> tuple[str, ...]:
+    if not seen.cudagraph_recordings:
+        return ()
+    text = f"{counted(seen.cudagraph_recordings, 'CUDA graph')} recorded"
+    if again := seen.cudagraph_rerecordings:
+        text += f", {again} of them again, for inputs of another size or at another address"
+    return (text,)

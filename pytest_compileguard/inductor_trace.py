@@ -18,22 +18,16 @@ class InductorFacts(Record):
     """Kernels in the generated code, each named once, in order."""
     cudagraph_skips: tuple[str, ...]
     """Why CUDA graphs were not used, each time they were not."""
-    cudagraph_recordings: int
-    """How often a CUDA graph was recorded while the calls were watched."""
 
 
 def read_inductor(events: Iterable[TraceEvent]) -> InductorFacts:
     """Reduce the events of one call sequence to what inductor did."""
     names: dict[str, None] = {}
     skips: list[str] = []
-    recordings = 0
     for event in events:
         if "inductor_output_code" in event.metadata:
             names |= dict.fromkeys(_KERNEL.findall(event.payload))
-        recordings += "compilation_metrics_runtime" in event.metadata
         for metrics in (event.metrics, event.metadata.get("bwd_compilation_metrics")):
             reason = metrics.get("cudagraph_skip_reason") if isinstance(metrics, dict) else None
             skips += [str(reason).splitlines()[0]] if reason else []
-    return InductorFacts(
-        kernel_names=tuple(names), cudagraph_skips=tuple(skips), cudagraph_recordings=recordings
-    )
+    return InductorFacts(kernel_names=tuple(names), cudagraph_skips=tuple(skips))

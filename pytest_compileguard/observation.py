@@ -133,7 +133,9 @@ class CompileObservation(Record, tag=True):
     cudagraph_skips: tuple[str, ...] = ()
     """Why CUDA graphs were not used, each time they were not."""
     cudagraph_recordings: int = 0
-    """How often a CUDA graph was recorded during the calls."""
+    """CUDA graphs that were recorded during the calls."""
+    cudagraph_rerecordings: int = 0
+    """Those of them whose code had one already: for another size, address or predecessor."""
 
 
 MismatchKind = Literal["value", "kind", "mutation", "aliasing", "gradient", "exception"]

@@ -208,4 +208,4 @@ def _timed(last: Timeable, plan: Plan) -> SpeedObservation | NotObserved:
 
 def _compiles() -> int:
     seen = dynamo.counters()
-    return seen.frames + seen.unique_graphs
+    return seen.frames + seen.unique_graphs + seen.cudagraphs

@@ -82,7 +82,8 @@ def sample_speed(  # noqa: PLR0913  # one plain call for the runner; each is a f
         warmup: Untimed calls of each side, at least; fewer only if the budget forbids.
         max_time_s: Budget for warm-up and both clocks; waiting for the device is not counted.
         limit: Speedup to be decided; ``None``: sample until the interval is tight.
-        compile_count: How many compiles there were so far. If it changes, the samples are void.
+        compile_count: How many compiles, and recordings of CUDA graphs, there were so far.
+            If it changes, the samples are void.
         lock_timeout_s: Longest wait for the device.
     """
     place = _place(device)
@@ -196,8 +197,8 @@ class _Run:
     def _refuse_recompile(self) -> None:
         if (compiles := self.compile_count()) != self.compiles:
             raise VoidError(
-                f"compiled {compiles - self.compiles} time(s) while sampling, so samples hold "
-                "compile time; make the guards stable, or warm up with more calls"
+                f"compiled or recorded CUDA graphs {compiles - self.compiles} time(s) while "
+                "sampling, so samples hold that time; make the guards stable, or warm up longer"
             )
 
 

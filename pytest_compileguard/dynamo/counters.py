@@ -6,6 +6,7 @@ import torch
 import torch._dynamo.utils
 import torch._inductor.metrics
 
+from pytest_compileguard.dynamo.cudagraphs import recordings
 from pytest_compileguard.observation import Record
 
 
@@ -19,6 +20,10 @@ class Counters(Record):
     kernels: int
     cache_hits: int
     cache_misses: int
+    cudagraphs: int
+    """CUDA graphs that are kept."""
+    cudagraphs_again: int
+    """Those of them that are not the first of their code."""
 
     def since(self, earlier: Counters) -> Counters:
         names = self.__struct_fields__
@@ -41,6 +46,7 @@ def counters() -> Counters:
         for group in ("inductor", "aot_autograd")
         for name, count in table.get(group, {}).items()
     }
+    recorded, again = recordings()
     return Counters(
         unique_graphs=table.get("stats", {}).get("unique_graphs", 0),
         graph_breaks=sum(table.get("graph_break", {}).values()),
@@ -49,6 +55,8 @@ def counters() -> Counters:
         kernels=torch._inductor.metrics.generated_kernel_count,
         cache_hits=sum(n for name, n in caches.items() if name.endswith("cache_hit")),
         cache_misses=sum(n for name, n in caches.items() if name.endswith("cache_miss")),
+        cudagraphs=recorded,
+        cudagraphs_again=again,
     )
 
 

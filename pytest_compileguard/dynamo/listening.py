@@ -48,7 +48,7 @@ class _TraceHandler(logging.Handler):
                 self._trace.foreign[event.compile_id] = None
 
     def _is_own(self, compile_id: str) -> bool:
-        if self._own_ids is None or compile_id in self._own_ids:
+        if self._own_ids is None or compile_id == "" or compile_id in self._own_ids:
             return True
         if threading.get_ident() == self._thread:
             self._own_ids.add(compile_id)

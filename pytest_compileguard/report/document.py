@@ -147,6 +147,7 @@ def _inductor(seen: CompileObservation | NotObserved) -> Fields | None:
         "kernel_names": seen.kernel_names,
         "cudagraph_skips": seen.cudagraph_skips,
         "cudagraph_recordings": seen.cudagraph_recordings,
+        "cudagraph_rerecordings": seen.cudagraph_rerecordings,
     }
 
 

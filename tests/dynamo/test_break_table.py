@@ -7,6 +7,7 @@ often torch reports it, for a caller, for each branch that leads to it, for a re
 
 from __future__ import annotations
 
+import sys
 from typing import NamedTuple
 
 import pytest
@@ -17,6 +18,9 @@ from tests.dynamo import break_functions
 from tests.dynamo.checked import check
 
 pytestmark = pytest.mark.usefixtures("compiler_loaded")
+
+
+TORCH = tuple(int(part) for part in torch.__version__.split(".")[:2])
 
 
 class Row(NamedTuple):
@@ -63,6 +67,9 @@ TABLE = {
     "numpy_call": Row(1, 0, 0),
     "dict_print_twice": Row(2, 2, 2),
 }
+# As torch 2.11 was seen to do it, on Python 3.12.
+if TORCH < (2, 12):
+    TABLE |= {"id_call": Row(2, 1, 1), "bw_hook": Row(3, 2, 2)}
 # Where breaks are what separates graphs, torch's own `explain` counts the same.
 EXPLAINED = ("clean", "one_gb", "two_gb", "with_nograd", "disabled", "item", "prnt", "ddbranch")
 
@@ -136,7 +143,9 @@ def test_break_in_a_comprehension_gives_up_the_frame() -> None:
     seen = check(break_functions.comprehension, (torch.ones(4),))
 
     assert seen.sites == ['print(end="")  # in _loud']
-    assert [f.kind for f in seen.facts.fallbacks] == ["frame_skipped"]
+    # Since Python 3.12 a comprehension is part of the function around it.
+    inlined = sys.version_info >= (3, 12)
+    assert [f.kind for f in seen.facts.fallbacks] == ([] if inlined else ["frame_skipped"])
 
 
 def test_break_below_a_decorator() -> None:
@@ -164,7 +173,8 @@ def test_break_in_code_without_source(which: int, events: int) -> None:
     (site,) = check(function, (torch.ones(4),)).facts.break_sites
 
     assert (site.file, site.line, site.function) == ("<string>", 3, "made")
-    assert (site.source, site.events) == ("", events)
+    assert site.source == ""
+    assert site.events == events + (TORCH < (2, 12))  # it reports the break twice
 
 
 def test_two_breaks_on_one_line_are_one_place_with_two_events() -> None:
@@ -211,7 +221,10 @@ def test_reason_that_names_symbols_is_one_site() -> None:
         facts = check(break_functions.splits_by_value_twice, (torch.ones(4),)).facts
     (site,) = facts.break_sites
 
-    assert site.reason == "Could not guard on data-dependent expression"
+    assert site.reason in {
+        "Could not guard on data-dependent expression",
+        "Could not extract specialized integer from data-dependent expression",  # torch 2.11
+    }
     assert "(u" in site.hint  # the expression itself, whose symbols differ from frame to frame
     assert site.events == facts.break_events > 1
 

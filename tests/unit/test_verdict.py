@@ -1210,3 +1210,49 @@ def test_a_green_verdict_has_compiled_compared_and_timed(
     assert not parity.mismatches
     assert verdict.speed is not None
     assert verdict.speed.speedup_low >= 1.2
+
+
+# --- kernels and CUDA graphs ------------------------------------------------------------------
+
+
+def cudagraphs(compilation: CompileObservation, **limits: Any) -> Finding:
+    arguments = CompileArguments(mode="reduce-overhead")
+    verdict = verdict_of(compilation=compilation, arguments=arguments, **limits)
+    return finding_of(verdict, "cudagraph_skips")
+
+
+def test_more_kernels_than_allowed_fail_and_are_named() -> None:
+    seen = make_compilation(kernels=3, kernel_names=("triton_a_0", "triton_b_1", "triton_c_2"))
+    found = finding_of(verdict_of(compilation=seen, max_kernels=2), "kernels")
+    assert (found.status, found.observed, found.limit) == ("failed", 3, 2)
+    assert "triton_c_2" in found.evidence
+
+
+def test_a_skipped_cuda_graph_fails_its_limit_and_is_told_without_one() -> None:
+    seen = make_compilation(cudagraph_skips=("mutated inputs", "mutated inputs"))
+    assert cudagraphs(seen, max_cudagraph_skips=1).status == "failed"
+    assert cudagraphs(seen, max_cudagraph_skips=2).status == "passed"
+    told = cudagraphs(seen)
+    assert told.status == "inconclusive"
+    assert told.message == "reduce-overhead promises CUDA graphs, they were skipped 2 times"
+    assert told.evidence == ("mutated inputs",)
+
+
+@pytest.mark.parametrize("limits", ({}, {"max_cudagraph_skips": 0}))
+def test_a_promise_that_no_call_could_keep_is_not_checked(limits: dict[str, Any]) -> None:
+    found = cudagraphs(make_compilation(calls=1), **limits)
+    assert found.status == "not_checked"
+    assert "no CUDA graph was recorded or skipped in 1 call" in found.message
+
+
+def test_recordings_are_shown() -> None:
+    seen = make_compilation(cudagraph_recordings=3, cudagraph_rerecordings=2)
+    found = cudagraphs(seen)
+    assert found.status == "passed"
+    assert found.evidence == (
+        "3 CUDA graphs recorded, 2 of them again, for inputs of another size or at another address",
+    )
+
+
+def test_no_mode_promises_cuda_graphs_by_default() -> None:
+    assert "cudagraph_skips" not in statuses_of(verdict_of())
