@@ -1,16 +1,18 @@
 """What observing costs: cold compile and warm calls of a 24-layer transformer.
 
 Plain ``torch.compile`` and the same under ``dynamo.tracing`` take turns in one process,
-each compile with an empty cache. Reported are ratios of medians; absolute times only
-describe the machine.
+the first of each pair alternating, each compile with an empty cache. Reported is the median
+of the paired ratios; absolute times only describe the machine. Warm calls are timed before
+and after an observed call, and, as the control, before and after one that is not.
 
-    python tests/benchmarks/observation_cost.py --device cuda --repeats 3 --json out.json
+    python tests/benchmarks/observation_cost.py --device cuda --repeats 8 --json out.json
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import gc
 import json
 import platform
 import statistics
@@ -18,7 +20,6 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch._inductor.utils import fresh_cache
@@ -36,29 +37,36 @@ def model(device: str) -> torch.nn.Module:
 def compile_s(target: torch.nn.Module, x: torch.Tensor, backend: str, how: str) -> float:
     """Seconds of one cold compile, ``plain`` or ``observed``."""
     dynamo.forget_compiled_code()
-    context: Any = dynamo.tracing(0, set()) if how == "observed" else contextlib.nullcontext()
+    gc.collect()
     compiled = torch.compile(target, backend=backend)
     with fresh_cache(), torch.no_grad():
         start = time.perf_counter()
-        with context:
+        with listening(how):
             compiled(x)
             _settle(x)
         return time.perf_counter() - start
 
 
-def warm_ratio(target: torch.nn.Module, x: torch.Tensor, backend: str, pairs: int = 40) -> float:
-    """Warm calls after an observed call, by warm calls before it: median over pairs."""
+def warm_ratios(
+    target: torch.nn.Module, x: torch.Tensor, backend: str, pairs: int = 60
+) -> dict[str, float]:
+    """Warm calls after one more call, by warm calls before it: median over pairs."""
     compiled = torch.compile(target, backend=backend)
+    ratios: dict[str, list[float]] = {"observed": [], "plain": []}
     with torch.no_grad():
-        for _ in range(10):
+        for _ in range(20):
             compiled(x)
-        ratios = []
         for _ in range(pairs):
-            before = block_s(compiled, x)
-            with dynamo.tracing(0, set()):
-                compiled(x)
-            ratios.append(block_s(compiled, x) / before)
-    return statistics.median(ratios)
+            for how, found in ratios.items():
+                before = block_s(compiled, x)
+                with listening(how):
+                    compiled(x)
+                found.append(block_s(compiled, x) / before)
+    return {how: statistics.median(found) for how, found in ratios.items()}
+
+
+def listening(how: str) -> contextlib.AbstractContextManager[object]:
+    return dynamo.tracing(0, set()) if how == "observed" else contextlib.nullcontext()
 
 
 def block_s(target: Callable[..., object], x: torch.Tensor, calls: int = 5) -> float:
@@ -79,16 +87,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--backend", default="inductor")
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--repeats", type=int, default=8)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     target, x = model(options.device), torch.randn(4, 32, 128, device=options.device)
     compile_s(target, x, options.backend, "observed")  # what torch's first use costs
     times: dict[str, list[float]] = {"plain": [], "observed": []}
-    for _ in range(options.repeats):
-        for how, taken_s in times.items():
-            taken_s.append(compile_s(target, x, options.backend, how))
-    medians = {how: statistics.median(taken_s) for how, taken_s in times.items()}
+    for repeat in range(options.repeats):
+        for how in sorted(times, reverse=bool(repeat % 2)):
+            times[how].append(compile_s(target, x, options.backend, how))
+    pairs = zip(times["observed"], times["plain"], strict=True)
+    warm = warm_ratios(target, x, options.backend)
     results = {
         "command": " ".join(["python", *sys.argv]),
         "torch": torch.__version__,
@@ -96,8 +105,9 @@ def main() -> None:
         "backend": options.backend,
         "layers": LAYERS,
         "cold_compile_s": times,
-        "cold_ratio": medians["observed"] / medians["plain"],
-        "warm_ratio": warm_ratio(target, x, options.backend),
+        "cold_ratio": statistics.median(observed / plain for observed, plain in pairs),
+        "warm_ratio": warm["observed"],
+        "warm_ratio_of_the_control": warm["plain"],
     }
     text = json.dumps(results, indent=2)
     sys.stdout.write(text + "\n")
