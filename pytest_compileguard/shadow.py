@@ -143,7 +143,8 @@ class Shadow:
         if self.compiled_already:
             return twin  # its mirror compiled it as the test did
         dynamo.load_backend(self._plan.arguments.backend)
-        return torch.compile(twin, **self._plan.arguments.given)
+        with dynamo.configured():
+            return torch.compile(twin, **self._plan.arguments.given)
 
     def _fingerprints(self) -> dict[int, tuple[str, int, int]]:
         shared = self._mirrors is not None and self._mirrors[1].shares_parameters

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from pytest_compileguard.dynamo.compiled_form import InPlace, compiled_form
 from pytest_compileguard.dynamo.counters import Counters, LostBreak, counters, lost_breaks
-from pytest_compileguard.dynamo.listening import tracing, watching
+from pytest_compileguard.dynamo.listening import configured, tracing, watching
 from pytest_compileguard.dynamo.regions import CallTrace, probing
 from pytest_compileguard.dynamo.self_test import ensure_understood
 from pytest_compileguard.dynamo.state import (
@@ -28,6 +28,7 @@ __all__ = [
     "LostBreak",
     "ResetWatch",
     "compiled_form",
+    "configured",
     "counters",
     "eager_stance",
     "ensure_understood",

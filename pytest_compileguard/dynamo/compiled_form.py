@@ -56,4 +56,9 @@ def _required(context: Any, target: object) -> Callable[[Any], Any]:
             f"{type(target).__name__} is already compiled in a way that torch "
             f"{torch.__version__} does not let us repeat on a copy; pass the plain target"
         )
+    if getattr(context, "_package", None) is not None:
+        raise UnsupportedTorchError(
+            f"{type(target).__name__} was compiled with caching_precompile, so stored code may run "
+            "instead of what a trace would show; pass the plain target"
+        )
     return context  # type: ignore[no-any-return]

@@ -63,7 +63,7 @@ def tracing(call: int, own_ids: set[str]) -> Iterator[CallTrace]:
     The compiler starts as if cold, and random numbers agree with eager. ``own_ids`` are the
     compile ids that earlier calls began; those of this one are added.
     """
-    with _patched(), _listening(call, own_ids) as trace:
+    with configured(), _listening(call, own_ids) as trace:
         yield trace
 
 
@@ -92,7 +92,7 @@ def _listening(call: int, own_ids: set[str] | None) -> Iterator[CallTrace]:
 
 
 @contextlib.contextmanager
-def _patched() -> Iterator[None]:
+def configured() -> Iterator[None]:
     """Start cold, and let random numbers agree with eager, as far as configuration decides."""
     with contextlib.ExitStack() as stack:
         for module, values in (

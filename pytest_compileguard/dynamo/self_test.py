@@ -10,7 +10,7 @@ import torch._dynamo.config
 from torch._dynamo import eval_frame
 
 from pytest_compileguard.dynamo.counters import counters
-from pytest_compileguard.dynamo.listening import tracing
+from pytest_compileguard.dynamo.listening import configured, tracing
 from pytest_compileguard.dynamo.regions import probing
 from pytest_compileguard.dynamo.state import hindrances
 from pytest_compileguard.errors import UnsupportedTorchError
@@ -42,7 +42,10 @@ def ensure_understood() -> None:
 @functools.cache
 def _try_out() -> None:
     """Compile a function that breaks once and recompiles once, and hold the facts against it."""
-    wrong = _deviations()
+    try:
+        wrong = _deviations()
+    except Exception as error:  # noqa: BLE001  # a torch that can't compile it is none we know
+        wrong = [f"{type(error).__name__} ({error})"]
     if wrong:
         raise UnsupportedTorchError(
             f"the compile trace of torch {torch.__version__} is not understood: of a function "
@@ -55,8 +58,9 @@ def _deviations() -> list[str]:
     # Code of its own, so that nothing that was compiled before need be dropped.
     fresh = types.FunctionType(_breaks_once.__code__.replace(), globals())
     known = {name: value for name, value in _CONFIG.items() if hasattr(torch._dynamo.config, name)}
-    before, compiled = counters(), torch.compile(fresh, backend="eager", dynamic=False)
-    with torch.no_grad(), torch._dynamo.config.patch(known):
+    before = counters()
+    with torch.no_grad(), torch._dynamo.config.patch(known), configured():
+        compiled = torch.compile(fresh, backend="eager", dynamic=False)
         with tracing(0, set()) as trace:
             compiled(torch.ones(2))
             compiled(torch.ones(3))

@@ -332,3 +332,20 @@ def test_fourteen_instances_are_all_compiled(run_suite: RunSuite) -> None:
     run.result.assert_outcomes(passed=15)
     assert len(run.checks) == 28
     assert {check["observed"]["graphs"] for check in run.checks} == {1}
+
+
+def test_precompiled_results_do_not_stand_for_a_trace() -> None:
+    with torch._dynamo.config.patch(caching_precompile=True):
+        seen = check(break_functions.one_gb, (X,), backend="aot_eager", max_graph_breaks=0)
+
+    assert (seen.facts.graphs, len(seen.facts.break_sites), seen.facts.error) == (2, 1, None)
+    assert seen.verdict.outcome == "failed"
+
+
+def test_target_that_was_compiled_to_be_stored_is_refused() -> None:
+    with torch._dynamo.config.patch(caching_precompile=True):
+        compiled = torch.compile(break_functions.clean, backend="aot_eager")
+        seen = check(compiled, (X,))
+
+    assert seen.verdict.outcome == "failed"
+    assert "caching_precompile" in seen.told

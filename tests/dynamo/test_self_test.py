@@ -38,7 +38,12 @@ def reworded(old: str, new: str) -> Change:
     return change
 
 
+def failing(record: logging.LogRecord) -> bool:
+    raise LookupError(record.name)
+
+
 CHANGES = {
+    "an error": failing,
     "no graphs": dropped("dynamo_output_graph"),
     "no metrics": dropped("compilation_metrics"),
     "no breaks": dropped("dynamo_graph_break_reason"),
