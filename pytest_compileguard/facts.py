@@ -30,7 +30,10 @@ def gather_facts(calls: Sequence[ShadowCall], plan: Plan, *, target: str) -> Com
     return CompileObservation(
         calls=len(calls),
         graphs=len(facts.graph_ids),
-        ops=facts.ops,
+        ops=sum(facts.ops),
+        graph_ops=facts.ops,
+        guards=facts.guards,
+        backward_graphs=facts.backward_graphs,
         break_sites=sites,
         break_events=facts.break_events + len(lost),
         recompiles=facts.recompiles,

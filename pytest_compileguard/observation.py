@@ -129,6 +129,12 @@ class CompileObservation(Record, tag=True):
     """Graphs compiled before a watched block that ran in it."""
     unused_allowances: tuple[str, ...] = ()
     """What ``allow_graph_breaks`` names and no break matched."""
+    graph_ops: tuple[int, ...] = ()
+    """Captured operations of each graph, in the order in which they were compiled."""
+    guards: int = 0
+    """Guards of all graphs together: what each call has to evaluate at most."""
+    backward_graphs: int = 0
+    """Graphs whose backward was compiled too."""
     kernel_names: tuple[str, ...] = ()
     cudagraph_skips: tuple[str, ...] = ()
     """Why CUDA graphs were not used, each time they were not."""

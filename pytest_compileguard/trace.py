@@ -60,7 +60,10 @@ class TraceFacts(Record):
 
     graph_ids: tuple[str, ...]
     """Compile ids that produced a graph and did not fail afterwards."""
-    ops: int
+    ops: tuple[int, ...]
+    """Of each graph."""
+    guards: int
+    backward_graphs: int
     break_sites: tuple[BreakSite, ...]
     break_events: int
     recompiles: tuple[Recompile, ...]
@@ -90,7 +93,9 @@ def read_trace(events: Sequence[TraceEvent], *, target: str, dynamic: bool | Non
     explained = {r.compile_id for r in recompiles}
     return TraceFacts(
         graph_ids=graph_ids,
-        ops=_ops(events, graph_ids),
+        ops=_of_each(events, graph_ids, "graph_op_count"),
+        guards=sum(_of_each(events, graph_ids, "guard_count")),
+        backward_graphs=len({e.compile_id for e in events if "aot_backward_graph" in e.metadata}),
         break_sites=_sites(breaks),
         break_events=len(breaks),
         recompiles=recompiles,
@@ -182,9 +187,12 @@ def _failure(metrics: dict[str, Any]) -> str:
     return "SkipFrame" if metrics.get("has_guarded_code") is False else ""
 
 
-def _ops(events: Iterable[TraceEvent], graph_ids: tuple[str, ...]) -> int:
-    counts = {e.compile_id: e.metrics.get("graph_op_count") or 0 for e in events if e.metrics}
-    return sum(int(counts.get(compile_id, 0)) for compile_id in graph_ids)
+def _of_each(
+    events: Iterable[TraceEvent], graph_ids: tuple[str, ...], number: str
+) -> tuple[int, ...]:
+    """Read one of torch's numbers for each graph."""
+    found = {e.compile_id: e.metrics.get(number) or 0 for e in events if e.metrics}
+    return tuple(int(found.get(compile_id, 0)) for compile_id in graph_ids)
 
 
 def _compile_time_s(events: Iterable[TraceEvent]) -> float:

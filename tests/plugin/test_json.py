@@ -253,3 +253,24 @@ def test_an_older_report_is_replaced_whole(run_suite: RunSuite) -> None:
 
     assert json.loads(Path("kept.json").read_bytes())["checks"] == []
     assert not list(Path().glob(".kept.json.*"))
+
+
+TRAINED = """
+import torch
+from library import Net, printing
+
+def test_trained(compileguard):
+    net = Net()
+    compileguard(net, backend="aot_eager")(torch.ones(3, 4)).sum().backward()
+
+def test_not_trained(compileguard):
+    compileguard(printing, backend="aot_eager")(torch.ones(3, 4))
+"""
+
+
+def test_graphs_are_told_with_their_operations_guards_and_backward(run_suite: RunSuite) -> None:
+    printed, trained = (check["observed"] for check in run_suite(TRAINED).checks)
+
+    assert (trained["graph_ops"], trained["ops"], trained["backward_graphs"]) == ([4], 4, 1)
+    assert (printed["graph_ops"], printed["ops"], printed["backward_graphs"]) == ([1, 1], 2, 0)
+    assert trained["guards"] > printed["guards"] > 0
