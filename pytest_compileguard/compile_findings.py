@@ -44,6 +44,7 @@ _FALLBACK_REMEDIES: dict[FallbackKind, str] = {
     "limit_hit": "keep from recompiling what the guards name; "
     "torch._dynamo.config.recompile_limit only delays this",
     "ran_eager": _LOOK_FOR_SWITCH,
+    "hindered": "take away what is named: with it, compiled code says little of the target",
     "nothing_compiled": _LOOK_FOR_SWITCH,
 }
 

@@ -95,7 +95,7 @@ def _fallbacks(
         found.append(_whole("ran_eager", eager[0].index, reason))
     elif hindrances:
         # A foreign stance hides recompiles even where code was compiled before.
-        found += [_whole("ran_eager", None, text) for text in hindrances]
+        found += [_whole("hindered", None, text) for text in hindrances]
     return tuple(found)
 
 

@@ -87,7 +87,7 @@ class Recompile(Record):
     """The attempt that the recompile limit refused; it is not counted."""
 
 
-FallbackKind = Literal["frame_skipped", "limit_hit", "ran_eager", "nothing_compiled"]
+FallbackKind = Literal["frame_skipped", "limit_hit", "ran_eager", "hindered", "nothing_compiled"]
 
 
 class Fallback(Record):

@@ -54,6 +54,12 @@ def hindrances(target: object) -> tuple[str, ...]:
     found += _foreign_stance()
     if getattr(target, "_torchdynamo_disable", False) is True:
         found.append("the target is marked with torch.compiler.disable")
+    wrapped = getattr(target, "_orig_mod", None)
+    if getattr(wrapped, "_compiled_call_impl", None) is not None:
+        found.append(
+            "torch.compile has no effect on a module that is compiled in place: its own "
+            "compile() holds"
+        )
     if modes := torch.utils._python_dispatch._get_current_dispatch_mode_stack():
         names = ", ".join(sorted({type(mode).__name__ for mode in modes}))
         found.append(f"a torch dispatch mode is active ({names})")

@@ -218,6 +218,14 @@ def test_class_of_torch_compiled_in_place(make: Callable[[], nn.Module]) -> None
         fails(seen, "a module of one of torch's own classes that is compiled in place")
 
 
+def test_wrapper_around_a_module_that_is_compiled_in_place() -> None:
+    wrapped = torch.compile(in_place(break_functions.Inner()), backend="aot_eager")
+    seen = check(wrapped, (X,), backend=None)
+
+    assert (seen.verdict.outcome, seen.facts.graphs) == ("failed", 2)
+    assert "hindered: torch.compile has no effect on a module that is compiled in pl" in seen.told
+
+
 def compiles_in_place(module: nn.Module) -> bool:
     """Ask torch without the plugin: older ones compile nothing and say nothing."""
     graphs = []

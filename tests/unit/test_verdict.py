@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import msgspec
 import pytest
@@ -20,6 +20,7 @@ from pytest_compileguard.observation import (
     BreakSite,
     CompileObservation,
     Fallback,
+    FallbackKind,
     Mismatch,
     NotObserved,
     Observation,
@@ -357,7 +358,7 @@ def test_breaks_that_no_limit_shows_stand_with_nothing_compiled() -> None:
     assert finding_of(limited, "graph_breaks").status == "failed"
 
 
-@pytest.mark.parametrize("kind", ("frame_skipped", "limit_hit", "ran_eager", "nothing_compiled"))
+@pytest.mark.parametrize("kind", get_args(FallbackKind))
 def test_every_fallback_fails_without_any_limit(kind: str) -> None:
     compilation = make_compilation(fallbacks=(make_fallback(kind=kind),))
     verdict = verdict_of(compilation=compilation, max_graph_breaks=None, max_recompiles=None)
