@@ -23,6 +23,10 @@ class BaselineError(CompileGuardError):
     """A stored baseline can't be read or written; the file is left as it was."""
 
 
+class DeviceError(CompileGuardError):
+    """What was asked for needs a device that is not there."""
+
+
 class UnsupportedTorchError(CompileGuardError):
     """The trace of this torch is not understood, so no number can be trusted."""
 

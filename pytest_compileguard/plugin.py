@@ -47,7 +47,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[OPTIONS] = options
     config.stash[STORE] = Store(config.rootpath, options.baseline_dir)
     if not hasattr(config, "workerinput"):  # a worker of pytest-xdist only reports
-        config.pluginmanager.register(Reporter(Session(options, config.stash[STORE])))
+        results = Session(options, config.stash[STORE])
+        config.pluginmanager.register(Reporter(results))
+        config.pluginmanager.register(Benchmarks(results))
 
 
 @pytest.hookimpl(trylast=True)
@@ -153,3 +155,15 @@ class Reporter:
             terminalreporter.section("compileguard")
         for line in lines:
             terminalreporter.write_line(line.text, **line.markup)
+
+
+class Benchmarks:
+    """Hands samples to pytest-benchmark, ahead of the hook in which that writes its files."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, object, object]:
+        self._session.enter_benchmarks(getattr(session.config, "_benchmarksession", None))
+        return (yield)

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from pytest_compileguard.baseline import Changes, record
+from pytest_compileguard.benchmark_export import enter
 from pytest_compileguard.errors import CompileGuardError
 from pytest_compileguard.finding import Verdict
 from pytest_compileguard.options import Options
@@ -81,6 +82,11 @@ class Session:
         elif self._options.update_baseline and self._by_test:
             self._problems.append("the run was interrupted: no baseline was changed")
         return bool(self._problems)
+
+    def enter_benchmarks(self, benchmarks: Any) -> None:
+        """Hand the samples to the session of pytest-benchmark, if there is one."""
+        for verdict in self._verdicts():
+            enter(benchmarks, verdict)
 
     def lines(self, *, width: int, verbosity: int) -> list[SummaryLine]:
         """The summary; nothing at all if no test used the plugin and nothing went wrong."""

@@ -74,6 +74,8 @@ ROOMS: dict[str, Room] = {
     "baseline_findings": Room(),
     "verdict": Room(),
     "report": Room(),
+    "benchmark_export": Room(),
+    "benchmark_timer": Room(torch="lazily"),
     "session": Room(),
     "collection": Room(pytest="yes"),
     "phases": Room(),
