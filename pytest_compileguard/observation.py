@@ -158,6 +158,62 @@ class Mismatch(Record):
     """What differs: greatest difference, its index, both values, the tolerance."""
 
 
+class GraphPlace(Record):
+    """One captured graph, and the line of the user's code that it starts from."""
+
+    compile_id: str
+    file: str
+    line: int
+    function: str
+
+
+class Extreme(Record):
+    """The element in which a leaf of the two sides differs most; values as they are printed."""
+
+    index: tuple[int, ...]
+    difference: str
+    compiled: str
+    eager: str
+    reference: str | None
+    """Of a float64 run of the eager code; ``None``: there is none."""
+
+
+Outcome = Literal["agrees", "departs", "fails"]
+
+
+class Trial(Record):
+    """One rerun of a failing call."""
+
+    name: str
+    """The backend, or the setting, that it ran with."""
+    outcome: Outcome
+    note: str = ""
+
+
+class Departure(Record):
+    """At which stage of the compiler a failing call first departs from eager."""
+
+    call: int
+    stage: str | None
+    """The backend that is the first to depart; ``None``: not found."""
+    reason: str = ""
+    """Why the stage was not found."""
+    path: str = ""
+    """The first leaf that departs at that stage."""
+    message: str = ""
+    extreme: Extreme | None = None
+    graph: GraphPlace | None = None
+    """The first graph that departs; ``None``: not found."""
+    graph_number: int = 0
+    """Of that graph, from 1 on, in the order of capture; 0: not found."""
+    graphs: int = 0
+    """Captured in the rerun."""
+    only_dynamic: bool = False
+    """Whether the call departs only if it is compiled with ``dynamic=True``."""
+    trials: tuple[Trial, ...] = ()
+    """All reruns, in order."""
+
+
 class ParityObservation(Record, tag=True):
     """What the comparison of compiled with eager saw."""
 
@@ -170,6 +226,8 @@ class ParityObservation(Record, tag=True):
     """Leaves outside the tolerance that the float64 reference acquitted."""
     unchecked: tuple[str, ...]
     """What could not be isolated or compared, and why."""
+    departure: Departure | None = None
+    """Where the first failing call departs; ``None``: no call failed."""
 
 
 Clock = Literal["wall", "device"]

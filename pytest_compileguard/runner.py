@@ -104,7 +104,7 @@ class Check:
     def finish(self) -> Observation:
         """Take the times, and gather everything that was seen."""
         compiled = self._compile_observation()
-        parity = self._parity(compiled)
+        parity = self._located(self._parity(compiled))
         return Observation(compile=compiled, parity=parity, speed=self._speed(compiled, parity))
 
     @property
@@ -138,6 +138,14 @@ class Check:
             disputed=sum(parity.disputed for parity in compared),
             unchecked=tuple(notes),
         )
+
+    def _located(self, parity: ParityObservation | NotObserved) -> ParityObservation | NotObserved:
+        """Say where the first failing call departs; only now, as it drops all compiled code."""
+        if self._shadow is None or isinstance(parity, NotObserved) or not parity.mismatches:
+            return parity
+        departure = self._shadow.locate(self.plan)
+        self.reset_torch |= departure is not None
+        return msgspec.structs.replace(parity, departure=departure)
 
     def _speed(
         self, compiled: CompileObservation | NotObserved, parity: ParityObservation | NotObserved

@@ -9,6 +9,7 @@ graphs, differentiating, firing hooks) touches it.
 from __future__ import annotations
 
 import dataclasses
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -21,17 +22,21 @@ from pytest_compileguard.isolation.ambient import Ambient, RandomState, ambient,
 from pytest_compileguard.isolation.fingerprint import fingerprints
 from pytest_compileguard.isolation.mirror import Mirror
 from pytest_compileguard.isolation.quiet import silenced
+from pytest_compileguard.locating import locate
+from pytest_compileguard.observation import Departure
 from pytest_compileguard.parity.comparison import Tolerance
 from pytest_compileguard.parity.gradients import Cotangents
 from pytest_compileguard.parity.sides import Side, SideComparison, run_side
 from pytest_compileguard.plan import Plan
 from pytest_compileguard.shadow_call import (
+    FailedCall,
     Prepared,
     ShadowCall,
     Timeable,
     copy_differs,
     device_of,
     has_lazy_parameters,
+    held_parameters,
 )
 from pytest_compileguard.target import argument_names
 
@@ -47,6 +52,8 @@ class Shadow:
         self._compiled: Callable[..., Any] | None = None
         self._compile_ids: set[str] = set()
         self.last: Timeable | None = None
+        self.failed: FailedCall | None = None
+        """The first call whose two sides differ."""
 
     @property
     def compiled_already(self) -> bool:
@@ -71,7 +78,8 @@ class Shadow:
             if sides is not None and self._untouched(made, fingerprints, "the call"):
                 with torch.set_grad_enabled(modes.grad):  # the call may have left another
                     self._shadow(made, sides, before, modes)
-                self._untouched(made, fingerprints, "the compiled code")
+                if not self._untouched(made, fingerprints, "the compiled code"):
+                    self.failed = None  # once more, it would write to them again
         except torch.OutOfMemoryError as error:
             made.problem = explain_error(error)[0]
         except Exception as error:  # noqa: BLE001  # the check fails by it, the test goes on
@@ -146,6 +154,22 @@ class Shadow:
         with dynamo.configured():
             return torch.compile(twin, **self._plan.arguments.given)
 
+    def locate(self, plan: Plan) -> Departure | None:
+        """Find where the first failing call departs; all compiled code is dropped for it."""
+        if self.failed is None:
+            return None
+        own = self.compiled_already
+        compiled = self._compile_plain if own else self._compile
+        return locate(self.failed, compiled, plan, own=own)
+
+    def _compile_plain(self, twin: Any) -> Any:
+        """Compile a plain copy as the test compiled the target itself."""
+        real = self._target
+        if isinstance(real, types.MethodType) and self._form is not None:
+            form = dynamo.compiled_form(real.__func__) or self._form
+            return form.compile(twin)
+        return twin if self._form is None else self._form.compile(twin)
+
     def _fingerprints(self) -> dict[int, tuple[str, int, int]]:
         shared = self._mirrors is not None and self._mirrors[1].shares_parameters
         return fingerprints(self._mirrors[1].state()) if self._mirrors and shared else {}
@@ -201,16 +225,32 @@ class Shadow:
             return
         if actual.gradient_error is not None and expected.gradient_error is None:
             made.compile_error = explain_error(actual.gradient_error)
-        comparison = SideComparison(
-            call=made.index,
-            tolerance=Tolerance(self._plan.rtol, self._plan.atol),
-            reference=lambda seed: self._reference(made, snapshot, expected.cotangents, seed),
-        )
+
+        def reference(seed: int | None) -> Side | str:
+            return self._reference(made, snapshot, expected.cotangents, seed)
+
+        def comparison_of() -> SideComparison:
+            tolerance = Tolerance(self._plan.rtol, self._plan.atol)
+            return SideComparison(call=made.index, tolerance=tolerance, reference=reference)
+
+        comparison = comparison_of()
         made.parity = comparison.compare(expected, actual)
         # Dynamo fills lazy parameters before it traces, with other draws than eager.
         told = actual.error is None and not has_lazy_parameters(snapshot)
         if told and not left.same_tensors_drawn(drawn):
             comparison.report_random_state()
+        if made.parity.mismatches and self.failed is None:
+            self.failed = FailedCall(
+                index=made.index,
+                snapshot=snapshot,
+                random=before,
+                ambient=modes,
+                cotangents=expected.cotangents,
+                comparison=comparison_of,
+                reference=reference,
+                parameters=held_parameters(snapshot),
+            )
+            self._leave_snapshot()
         if expected.error is None:
             self.last = Timeable(
                 call=made.index,
@@ -219,6 +259,15 @@ class Shadow:
                 ambient=modes,
                 device=device_of(expected, eager),
             )
+
+    def _leave_snapshot(self) -> None:
+        """Keep the snapshot of this call: those to come are taken by another mirror."""
+        if self._mirrors is not None:
+            kept, *sides = self._mirrors
+            fresh = Mirror(
+                share_parameters=kept.shares_parameters, compiled_form=dynamo.compiled_form
+            )
+            self._mirrors = (fresh, sides[0], sides[1])
 
     def _reference(
         self, made: ShadowCall, snapshot: Prepared, cotangents: Cotangents, seed: int | None

@@ -10,13 +10,13 @@ from typing import Any
 import torch
 
 from pytest_compileguard import dynamo
-from pytest_compileguard.isolation.ambient import Ambient
+from pytest_compileguard.isolation.ambient import Ambient, RandomState
 from pytest_compileguard.isolation.mirror import Mirror
 from pytest_compileguard.parity.comparison import IncomparableError, Tolerance, compare
 from pytest_compileguard.parity.gradients import Cotangents, NamedTensor
 from pytest_compileguard.parity.leaves import leaves_of
 from pytest_compileguard.parity.reference import within_precision
-from pytest_compileguard.parity.sides import CallParity, Side, run_side
+from pytest_compileguard.parity.sides import CallParity, Side, SideComparison, run_side
 
 Copies = tuple[tuple[Any, ...], dict[str, Any], list[NamedTensor]]
 
@@ -58,6 +58,41 @@ class ShadowCall:
     """Why there is no shadow; the check fails by it."""
     hindrances: tuple[str, ...] = ()
     notes: dict[str, None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FailedCall:
+    """All that it takes to make a call again whose two sides differ."""
+
+    index: int
+    snapshot: Prepared
+    """Arguments and state as they were before the call. Its parameters may be shared."""
+    random: RandomState
+    ambient: Ambient
+    cotangents: Cotangents
+    comparison: Callable[[], SideComparison]
+    reference: Callable[[int | None], Side | str]
+    parameters: tuple[tuple[torch.Tensor, torch.Tensor], ...]
+    """Shared parameters, and what they held; on the host, as the device may be full."""
+
+    def restore_parameters(self) -> None:
+        """Give the snapshot parameters of its own where the test has changed them since."""
+        for twin, held in self.parameters:
+            now = twin.detach()
+            if not torch.equal(now.cpu(), held):
+                twin.data = held.to(now.device)
+
+
+def held_parameters(snapshot: Prepared) -> tuple[tuple[torch.Tensor, torch.Tensor], ...]:
+    """What the parameters hold now, if the snapshot shares them with the test."""
+    if not snapshot.mirror.shares_parameters:
+        return ()
+    twins = [twin for _, twin in snapshot.mirror.state().values()]
+    return tuple(
+        (twin, twin.detach().to("cpu", copy=True))
+        for twin in twins
+        if isinstance(twin, torch.nn.Parameter) and not torch.nn.parameter.is_lazy(twin)
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -13,6 +13,15 @@ from pytest_compileguard.dynamo.counters import Counters, LostBreak, counters, l
 from pytest_compileguard.dynamo.listening import configured, tracing, watching
 from pytest_compileguard.dynamo.regions import CallTrace, probing
 from pytest_compileguard.dynamo.self_test import ensure_understood
+from pytest_compileguard.dynamo.stages import (
+    INDUCTOR_TRIALS,
+    STAGES,
+    graph_places,
+    inductor_configured,
+    load_stages,
+    named_backend,
+    only_first,
+)
 from pytest_compileguard.dynamo.state import (
     ResetWatch,
     eager_stance,
@@ -22,6 +31,8 @@ from pytest_compileguard.dynamo.state import (
 )
 
 __all__ = [
+    "INDUCTOR_TRIALS",
+    "STAGES",
     "CallTrace",
     "Counters",
     "InPlace",
@@ -33,9 +44,14 @@ __all__ = [
     "eager_stance",
     "ensure_understood",
     "forget_compiled_code",
+    "graph_places",
     "hindrances",
+    "inductor_configured",
     "load_backend",
+    "load_stages",
     "lost_breaks",
+    "named_backend",
+    "only_first",
     "probing",
     "tracing",
     "watching",

@@ -86,6 +86,7 @@ def _check(verdict: Verdict, shared: Environment | None) -> Fields:
         "unreliable": seen.unreliable if isinstance(seen, CompileObservation) else [],
         "inductor": _inductor(seen),
         "mismatches": _mismatches(observation.parity),
+        "departure": _departure(observation.parity),
         "findings": [_record(finding) for finding in verdict.findings],
         "samples": _samples(observation.speed),
     }
@@ -171,6 +172,10 @@ def _mismatches(seen: ParityObservation | NotObserved) -> list[Fields | None]:
     if isinstance(seen, NotObserved):
         return []
     return [_record(mismatch) for mismatch in seen.mismatches]
+
+
+def _departure(seen: ParityObservation | NotObserved) -> Fields | None:
+    return None if isinstance(seen, NotObserved) else _record(seen.departure)
 
 
 def _samples(seen: SpeedObservation | NotObserved) -> Fields | None:
