@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_compileguard.observation import Departure, Extreme
+from pytest_compileguard.observation import Departure, Extreme, Reproduction
 from pytest_compileguard.wording import call_text, frame_text
 
 _STAGES = {
@@ -28,6 +28,14 @@ def departure_lines(departure: Departure) -> tuple[str, ...]:
     else:
         lines.append(f"  there {departure.path}: {departure.message}")
     return (*lines, *_tried(departure))
+
+
+def reproduction_lines(saved: Reproduction) -> tuple[str, ...]:
+    """Say where the program stands that makes the call again, and what it lacks."""
+    if saved.problem:
+        return (f"no reproduction was saved: {saved.problem}",)
+    missing = tuple(f"  to be filled in: {text}" for text in saved.missing)
+    return (f"reproduce it: python {saved.file}", *missing)
 
 
 def _graph(departure: Departure) -> str:

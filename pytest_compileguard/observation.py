@@ -214,6 +214,17 @@ class Departure(Record):
     """All reruns, in order."""
 
 
+class Reproduction(Record):
+    """What was saved of a failing call."""
+
+    file: str
+    """The program that makes the call again; empty: not written."""
+    missing: tuple[str, ...] = ()
+    """What has to be filled in before it runs."""
+    problem: str = ""
+    """Why it was not written."""
+
+
 class ParityObservation(Record, tag=True):
     """What the comparison of compiled with eager saw."""
 
@@ -228,6 +239,8 @@ class ParityObservation(Record, tag=True):
     """What could not be isolated or compared, and why."""
     departure: Departure | None = None
     """Where the first failing call departs; ``None``: no call failed."""
+    reproduction: Reproduction | None = None
+    """What was saved of that call; ``None``: nobody asked for it."""
 
 
 Clock = Literal["wall", "device"]

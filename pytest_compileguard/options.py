@@ -98,6 +98,13 @@ OPTIONS: tuple[Option, ...] = (
         ini=False,
     ),
     Option(
+        name="artifacts",
+        kind="path",
+        metavar="DIR",
+        help="save the inputs of each first call whose two sides differ below DIR, with a program "
+        "that makes the call again",
+    ),
+    Option(
         name="max-time-s",
         kind="number",
         metavar="SECONDS",
@@ -131,6 +138,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     backend: str | None = None
     baseline_dir: Path | None = None
     json: Path | None = None
+    artifacts: Path | None = None
     max_time_s: float | None = None
     warmup: int | None = None
     noise_threshold: float | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_compileguard.departure_text import departure_lines
+from pytest_compileguard.departure_text import departure_lines, reproduction_lines
 from pytest_compileguard.finding import Finding
 from pytest_compileguard.limit_findings import NOTHING_COMPILED
 from pytest_compileguard.observation import (
@@ -65,6 +65,7 @@ def _differs(seen: ParityObservation, calls: int) -> Finding:
         evidence=(
             *first_of([_line(m) for m in seen.mismatches], _MOST_MISMATCHES),
             *(departure_lines(seen.departure) if seen.departure else ()),
+            *(reproduction_lines(seen.reproduction) if seen.reproduction else ()),
         ),
         remedy="\n".join(dict.fromkeys(_REMEDIES[kind] for kind in kinds if kind in _REMEDIES)),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -81,6 +82,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     max_cudagraph_skips: int | None = None
     watched: bool = False
     """Whether a block was only watched: nothing to compare, nothing to time."""
+    artifacts: Path | None = None
+    """Folder below which a failing call is saved; ``None``: nowhere."""
     recording_arguments: tuple[str, ...] = ()
     """What to pass to pytest to record this check; empty: the node id will do."""
 
@@ -127,6 +130,7 @@ def make_plan(
         watched=watched,
         strict=options.strict,
         update_baseline=options.update_baseline,
+        artifacts=options.artifacts,
         recording_arguments=options.recording_arguments(nodeid),
     )
 

@@ -145,7 +145,8 @@ class Check:
             return parity
         departure = self._shadow.locate(self.plan)
         self.reset_torch |= departure is not None
-        return msgspec.structs.replace(parity, departure=departure)
+        saved = self._shadow.save(self.plan, departure)
+        return msgspec.structs.replace(parity, departure=departure, reproduction=saved)
 
     def _speed(
         self, compiled: CompileObservation | NotObserved, parity: ParityObservation | NotObserved

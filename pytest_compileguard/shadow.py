@@ -23,11 +23,12 @@ from pytest_compileguard.isolation.fingerprint import fingerprints
 from pytest_compileguard.isolation.mirror import Mirror
 from pytest_compileguard.isolation.quiet import silenced
 from pytest_compileguard.locating import locate
-from pytest_compileguard.observation import Departure
+from pytest_compileguard.observation import Departure, Reproduction
 from pytest_compileguard.parity.comparison import Tolerance
 from pytest_compileguard.parity.gradients import Cotangents
 from pytest_compileguard.parity.sides import Side, SideComparison, run_side
 from pytest_compileguard.plan import Plan
+from pytest_compileguard.reproduction.saving import save
 from pytest_compileguard.shadow_call import (
     FailedCall,
     Prepared,
@@ -161,6 +162,12 @@ class Shadow:
         own = self.compiled_already
         compiled = self._compile_plain if own else self._compile
         return locate(self.failed, compiled, plan, own=own)
+
+    def save(self, plan: Plan, departure: Departure | None) -> Reproduction | None:
+        """Save the first failing call, if the plan says where to."""
+        if self.failed is None or plan.artifacts is None:
+            return None
+        return save(self.failed, self._target, plan, departure, plan.artifacts)
 
     def _compile_plain(self, twin: Any) -> Any:
         """Compile a plain copy as the test compiled the target itself."""

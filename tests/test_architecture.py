@@ -48,6 +48,7 @@ ROOMS: dict[str, Room] = {
     "parity": Room(torch="yes"),
     "shadow_call": Room(torch="yes"),
     "locating": Room(torch="yes"),
+    "reproduction": Room(torch="yes"),
     "shadow": Room(torch="yes"),
     "facts": Room(torch="via"),
     "watch": Room(torch="via"),

@@ -14,6 +14,7 @@ from pytest_compileguard.dynamo.listening import configured, tracing, watching
 from pytest_compileguard.dynamo.regions import CallTrace, probing
 from pytest_compileguard.dynamo.self_test import ensure_understood
 from pytest_compileguard.dynamo.stages import (
+    EAGER_RANDOM_NUMBERS,
     INDUCTOR_TRIALS,
     STAGES,
     graph_places,
@@ -31,6 +32,7 @@ from pytest_compileguard.dynamo.state import (
 )
 
 __all__ = [
+    "EAGER_RANDOM_NUMBERS",
     "INDUCTOR_TRIALS",
     "STAGES",
     "CallTrace",

@@ -27,6 +27,13 @@ INDUCTOR_TRIALS: tuple[tuple[str, dict[str, Any]], ...] = (
 )
 """Parts of inductor that can be switched off, as a user would write it, and in full."""
 
+EAGER_RANDOM_NUMBERS = """
+import torch._inductor.config  # so that inductor draws the random numbers that eager draws
+
+torch._inductor.config.fallback_random = True
+"""
+"""Lines of a program that compares compiled with eager."""
+
 _PLACE = re.compile(r"# File: (.+?):(\d+) in (\S+), code:")
 
 

@@ -87,6 +87,7 @@ def _check(verdict: Verdict, shared: Environment | None) -> Fields:
         "inductor": _inductor(seen),
         "mismatches": _mismatches(observation.parity),
         "departure": _departure(observation.parity),
+        "reproduction": _reproduction(observation.parity),
         "findings": [_record(finding) for finding in verdict.findings],
         "samples": _samples(observation.speed),
     }
@@ -176,6 +177,10 @@ def _mismatches(seen: ParityObservation | NotObserved) -> list[Fields | None]:
 
 def _departure(seen: ParityObservation | NotObserved) -> Fields | None:
     return None if isinstance(seen, NotObserved) else _record(seen.departure)
+
+
+def _reproduction(seen: ParityObservation | NotObserved) -> Fields | None:
+    return None if isinstance(seen, NotObserved) else _record(seen.reproduction)
 
 
 def _samples(seen: SpeedObservation | NotObserved) -> Fields | None:

@@ -1,0 +1,5 @@
+"""Saves a failing call and a program that makes it again.
+
+``script`` is that program, copied as it stands, with its settings filled in; ``importing``
+says how another process finds a function; ``saving`` writes the files.
+"""

@@ -1,0 +1,184 @@
+"""Writes the inputs of a failing call, and the program that makes it again."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import inspect
+import pprint
+import re
+import types
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from pytest_compileguard import dynamo
+from pytest_compileguard.observation import Departure, Reproduction
+from pytest_compileguard.parity.comparison import Tolerance
+from pytest_compileguard.plan import OWN_BACKEND, Plan
+from pytest_compileguard.reproduction import script
+from pytest_compileguard.reproduction.importing import import_roots, place_of
+from pytest_compileguard.shadow_call import FailedCall
+
+_MOST_IN_NAME = 80
+_INEXACT = (
+    torch.float16,
+    torch.bfloat16,
+    torch.float32,
+    torch.float64,
+    torch.complex64,
+    torch.complex128,
+)
+_BLANK = "SETTINGS: dict[str, Any] = {}\n"
+
+
+def save(
+    failed: FailedCall, target: Any, plan: Plan, departure: Departure | None, root: Path
+) -> Reproduction:
+    """Write the files into a folder of the check; say where, or why that failed.
+
+    Args:
+        failed: The call, with its snapshot.
+        target: What the test guards; its snapshot is a copy.
+        plan: Of the check.
+        departure: What locating found.
+        root: Folder of all reproductions.
+    """
+    folder = root / safe_name(plan.key)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        failed.restore_parameters()
+        settings = _settings(failed, target, plan, folder)
+        file = folder / "reproduce.py"
+        file.write_text(_program(settings, plan, departure), encoding="utf-8")
+    except OSError as error:
+        return Reproduction(file="", problem=f"can't write to {folder}: {error.strerror}")
+    except Exception as error:  # noqa: BLE001  # the check has failed by what was found before
+        return Reproduction(file="", problem=f"{type(error).__name__}: {error}")
+    return Reproduction(file=str(file), missing=tuple(settings["missing"]))
+
+
+def safe_name(key: str) -> str:
+    """Make a folder's name of any text: its readable part, and a sum that tells it apart."""
+    readable = re.sub(r"[^A-Za-z0-9_-]+", "_", key.encode("ascii", "replace").decode())
+    digest = hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:10]
+    return f"{readable[-_MOST_IN_NAME:].strip('_')}-{digest}"
+
+
+def _settings(failed: FailedCall, target: Any, plan: Plan, folder: Path) -> dict[str, Any]:
+    missing: list[str] = []
+    weights_only = _save_call(failed, folder / "call.pt", missing)
+    place = place_of(target) if isinstance(target, types.FunctionType) else None
+    if place is None:
+        _save_target(failed.snapshot.target, folder / "target.pt", missing)
+    else:
+        (folder / "target.pt").unlink(missing_ok=True)
+    backend, arguments = _compile_arguments(plan, missing)
+    notes = []
+    if place is not None and failed.snapshot.target is not target:
+        notes.append(f"globals of {place[0]} are as its import makes them, not as they were")
+    modules = [place[0] if place else type(failed.snapshot.target).__module__]
+    modules += [backend[0]] if backend else []
+    modes = failed.ambient
+    return {
+        "target": place,
+        "compile": arguments,
+        "backend": backend,
+        "tolerances": _tolerances(Tolerance(plan.rtol, plan.atol)),
+        "grad": modes.grad,
+        "inference": modes.inference,
+        "autocast": [
+            (cast.device_type, cast.enabled, _name(cast.dtype)) for cast in modes.autocast
+        ],
+        "default_dtype": _name(modes.dtype),
+        "non_leaves": _non_leaves(failed),
+        "weights_only": weights_only,
+        "missing": missing,
+        "notes": notes,
+        "roots": import_roots(modules, folder),
+        "torch": str(torch.__version__),
+    }
+
+
+def _save_call(failed: FailedCall, file: Path, missing: list[str]) -> bool:
+    """Save arguments and random state; whether they load without running code."""
+    args, kwargs, _ = failed.snapshot.copies
+    random = failed.random
+    saved = {"args": args, "kwargs": kwargs, "rng": random.cpu, "cuda_rng": list(random.cuda)}
+    if problem := _saved(saved, file):
+        missing.append(f"the arguments of the call can't be saved: {problem}")
+        return False
+    try:
+        torch.load(file, weights_only=True)
+    except Exception:  # noqa: BLE001  # objects of classes that torch does not know
+        return False
+    return True
+
+
+def _save_target(target: Any, file: Path, missing: list[str]) -> None:
+    if problem := _saved(target, file):
+        missing.append(
+            "the target can't be imported by name nor saved: put it into a module, and call it "
+            f"here in place of loaded_target() ({problem})"
+        )
+
+
+def _saved(value: Any, file: Path) -> str:
+    """Write one file; why it can't be written, or empty."""
+    try:
+        torch.save(value, file)
+    except OSError:
+        raise
+    except Exception as error:  # noqa: BLE001  # any class may refuse in its own way
+        file.unlink(missing_ok=True)
+        return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+    return ""
+
+
+def _compile_arguments(
+    plan: Plan, missing: list[str]
+) -> tuple[tuple[str, str] | None, dict[str, Any]]:
+    given = plan.arguments.given
+    backend = given.pop("backend", None)
+    if backend == OWN_BACKEND:
+        missing.append("the test compiled the target itself: write its arguments into 'compile'")
+        return None, {}
+    odd = [name for name, value in given.items() if not _is_literal(value)]
+    missing += [f"{n}={given.pop(n)!r} of torch.compile can't be written down" for n in odd]
+    if backend is None or isinstance(backend, str):
+        return None, given | ({} if backend is None else {"backend": backend})
+    place = place_of(backend)
+    if place is None:
+        missing.append(f"the backend {plan.arguments.backend_name} can't be imported by name")
+    return place, given
+
+
+def _is_literal(value: Any) -> bool:
+    try:
+        return bool(ast.literal_eval(repr(value)) == value)
+    except (ValueError, SyntaxError):
+        return False
+
+
+def _tolerances(given: Tolerance) -> dict[str, tuple[float, float]]:
+    return {str(d): given.for_dtype(d) for d in _INEXACT} if given.explicit else {}
+
+
+def _non_leaves(failed: FailedCall) -> list[int | str]:
+    args, kwargs, _ = failed.snapshot.copies
+    named: list[tuple[int | str, Any]] = [*enumerate(args), *kwargs.items()]
+    return [n for n, value in named if isinstance(value, torch.Tensor) and not value.is_leaf]
+
+
+def _program(settings: dict[str, Any], plan: Plan, departure: Departure | None) -> str:
+    told = [f"# {plan.key!a}"]
+    if departure is not None and departure.stage is not None:
+        told.append(f"# departs first at stage {departure.stage!a}, {departure.path!a}")
+    filled = f"SETTINGS: dict[str, Any] = {pprint.pformat(settings, width=100, sort_dicts=False)}\n"
+    lines = [*told, dynamo.EAGER_RANDOM_NUMBERS, filled]
+    return inspect.getsource(script).replace(_BLANK, "\n".join(lines), 1)
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

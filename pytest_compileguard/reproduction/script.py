@@ -1,0 +1,196 @@
+"""Makes one call twice, eager and compiled, and prints where the two differ.
+
+Exit code 1: they differ. 0: they agree. 2: something is missing, and this says what.
+It needs torch and the code under test, nothing else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import sys
+from collections.abc import Iterator, Mapping
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import torch
+
+SETTINGS: dict[str, Any] = {}
+
+HERE = Path(__file__).resolve().parent
+
+
+def main() -> int:
+    """Make both calls and compare them."""
+    print(f"saved with torch {SETTINGS['torch']}, run with {torch.__version__}")  # noqa: T201
+    for kind in ("notes", "missing"):
+        for text in SETTINGS[kind]:
+            print(f"{kind}: {text}")  # noqa: T201
+    if SETTINGS["missing"]:
+        return 2
+    sys.path[:0] = [str((HERE / root).resolve()) for root in SETTINGS["roots"]]
+    differences = compared(side(compiled=True), side(compiled=False))
+    for difference in differences:
+        print(difference)  # noqa: T201
+    print(f"{len(differences)} differences" if differences else "no difference")  # noqa: T201
+    return 1 if differences else 0
+
+
+def side(*, compiled: bool) -> dict[str, Any]:
+    """Make the call from what was saved; the values that are to be compared, by name."""
+    saved = torch.load(HERE / "call.pt", weights_only=SETTINGS["weights_only"])
+    target = made = loaded_target()
+    if compiled:
+        arguments = dict(SETTINGS["compile"])
+        if SETTINGS["backend"]:
+            arguments["backend"] = imported(SETTINGS["backend"])
+        made = torch.compile(target, **arguments)
+    args = [fresh(arg, index) for index, arg in enumerate(saved["args"])]
+    kwargs = {name: fresh(arg, name) for name, arg in saved["kwargs"].items()}
+    torch.set_rng_state(saved["rng"])
+    for index, state in enumerate(saved["cuda_rng"]):
+        torch.cuda.set_rng_state(state, index)
+    with modes():
+        return called(made, target, args, kwargs)
+
+
+def called(made: Any, target: Any, args: list[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Call it and differentiate what comes out."""
+    inputs = dict(leaves([*args, kwargs], "argument"))
+    owned = state_of(target)
+    values: dict[str, Any] = {}
+    try:
+        outputs = dict(leaves(made(*args, **kwargs), "output"))
+    except Exception as error:  # noqa: BLE001  # compared with what the other side raises
+        return {"exception": f"{type(error).__name__}"}
+    values |= outputs
+    ends = {n: t for n, t in {**inputs, **owned}.items() if differentiable(t)}
+    starts = [
+        t for t in {**outputs, **inputs}.values() if differentiable(t) and t.grad_fn is not None
+    ]
+    if torch.is_grad_enabled() and starts and ends:
+        weights = [weight(number, start) for number, start in enumerate(starts)]
+        with contextlib.suppress(RuntimeError):  # the call ran backward itself
+            found = torch.autograd.grad(starts, list(ends.values()), weights, allow_unused=True)
+            values |= {f"gradient of {n}": g for n, g in zip(ends, found, strict=True)}
+    values |= {f"{name} after the call": value for name, value in {**inputs, **owned}.items()}
+    values |= {f"{n}.grad": t.grad for n, t in owned.items() if t.is_leaf and t.grad is not None}
+    values |= {f"memory of {n}": sharing(t, {**inputs, **owned}) for n, t in outputs.items()}
+    return values | {"random numbers drawn": torch.get_rng_state()}
+
+
+def compared(actual: dict[str, Any], expected: dict[str, Any]) -> list[str]:
+    """Say in which values the two sides differ."""
+    names = dict.fromkeys([*expected, *actual])
+    texts = ((name, difference(name, actual.get(name), expected.get(name))) for name in names)
+    return [f"{name}: {text}" for name, text in texts if text]
+
+
+def difference(name: str, actual: Any, expected: Any) -> str:
+    """Say how two values differ; empty if they agree."""
+    tensors = isinstance(actual, torch.Tensor), isinstance(expected, torch.Tensor)
+    if not all(tensors):
+        same = not any(tensors) and (actual is expected or repr(actual) == repr(expected))
+        return "" if same else f"compiled {actual!r}, eager {expected!r}"
+    if actual.requires_grad != expected.requires_grad:
+        return f"requires_grad: compiled {actual.requires_grad}, eager {expected.requires_grad}"
+    # Where the test says nothing, torch.testing decides.
+    rtol, atol = SETTINGS["tolerances"].get(str(expected.dtype), (None, None))
+    try:
+        torch.testing.assert_close(
+            actual.detach(),
+            expected.detach(),
+            equal_nan=True,
+            check_stride=name.startswith("output") and expected.numel() > 0,
+            rtol=rtol,
+            atol=atol,
+        )
+    except AssertionError as error:
+        return str(error)
+    return ""
+
+
+def leaves(value: Any, name: str, depth: int = 0) -> Iterator[tuple[str, Any]]:
+    """Take nested values apart."""
+    if isinstance(value, Mapping):
+        parts = {f"[{key!r}]": part for key, part in value.items()}
+    elif isinstance(value, list | tuple):
+        parts = {f"[{index}]": part for index, part in enumerate(value)}
+    elif isinstance(value, torch.Tensor) or callable(value) or not hasattr(value, "__dict__"):
+        parts = None
+    else:
+        parts = {f".{key}": part for key, part in vars(value).items()}
+    if parts is None or depth > 8:  # noqa: PLR2004  # deeper than anybody nests
+        yield name, value
+        return
+    for key, part in parts.items():
+        yield from leaves(part, name + key, depth + 1)
+
+
+def state_of(target: Any) -> dict[str, torch.Tensor]:
+    """Parameters and buffers of a module, or of the module that a method belongs to."""
+    owner = getattr(target, "__self__", target)
+    if not isinstance(owner, torch.nn.Module):
+        return {}
+    return {**dict(owner.named_parameters()), **dict(owner.named_buffers())}
+
+
+def differentiable(value: Any) -> bool:
+    """Whether gradients start from, or flow to, a value."""
+    return isinstance(value, torch.Tensor) and value.requires_grad
+
+
+def weight(number: int, output: torch.Tensor) -> torch.Tensor:
+    """A random weight for one output, equal on both sides."""
+    generator = torch.Generator().manual_seed(number)
+    drawn = torch.randn(output.shape, generator=generator, dtype=torch.float64)
+    return drawn.to(device=output.device, dtype=output.dtype)
+
+
+def sharing(value: Any, others: dict[str, Any]) -> list[str]:
+    """Names of the tensors that a value shares memory with."""
+    place = memory(value)
+    return [name for name, other in others.items() if place and memory(other) == place]
+
+
+def memory(value: Any) -> int | None:
+    """Where the storage of a tensor lies; ``None`` if it has none."""
+    if not isinstance(value, torch.Tensor) or value.layout != torch.strided:
+        return None
+    return value.untyped_storage().data_ptr() or None
+
+
+def fresh(argument: Any, name: int | str) -> Any:
+    """An argument that came out of another operation can be written to; a leaf can't."""
+    return argument.clone() if name in SETTINGS["non_leaves"] else argument
+
+
+def loaded_target() -> Any:
+    """Import the target, or load the copy that was saved of it."""
+    if SETTINGS["target"]:
+        return imported(SETTINGS["target"])
+    # A pickle runs code when it is loaded: it is as trusted as the tests that wrote it.
+    return torch.load(HERE / "target.pt", weights_only=False)
+
+
+def imported(place: tuple[str, str]) -> Any:
+    """Import ``qualname`` from ``module``."""
+    return reduce(getattr, place[1].split("."), importlib.import_module(place[0]))
+
+
+@contextlib.contextmanager
+def modes() -> Iterator[None]:
+    """The modes that were in force at the call."""
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(torch.inference_mode(SETTINGS["inference"]))
+        stack.enter_context(torch.set_grad_enabled(SETTINGS["grad"]))
+        for kind, enabled, dtype in SETTINGS["autocast"]:
+            cast = torch.autocast(kind, dtype=getattr(torch, dtype), enabled=enabled)
+            stack.enter_context(cast)
+        torch.set_default_dtype(getattr(torch, SETTINGS["default_dtype"]))
+        yield
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,213 @@
+"""A failing call is saved with a program that makes it again, in a process of its own."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pytest_compileguard.reproduction.saving import safe_name
+from tests.conftest import Run, RunSuite
+
+LIBRARY = """
+import torch
+from torch import nn
+
+def scaled(graph, inputs):
+    return lambda *args: [out * 1.5 for out in graph(*args)]
+
+class Sevenfold(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * 7
+
+def wrong_gradient(graph, inputs):
+    return lambda *args: [Sevenfold.apply(out) for out in graph(*args)]
+
+def forgetful(graph, inputs):
+    for node in list(graph.graph.nodes):
+        if "add_" in str(node.target):
+            node.replace_all_uses_with(node.args[0])
+            graph.graph.erase_node(node)
+    graph.recompile()
+    return graph.forward
+
+def copied(graph, inputs):
+    return lambda *args: [out.clone() for out in graph(*args)]
+
+def sine(x, *, scale=1):
+    return x.sin() * scale
+
+def counting(x, total):
+    total.add_(x.sum())
+    return x * 2
+
+def flat(x):
+    return x.view(-1)
+
+def random(x):
+    return nn.functional.dropout(x, 0.5)
+
+def two_faced(x):
+    return x + 1 if torch.compiler.is_compiling() else x
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(3, 3)
+
+    def forward(self, x):
+        return {"out": self.linear(x["in"])}
+"""
+
+SUITE = """
+import torch
+from torch import ones, randn
+from library import *
+
+def test_it(compileguard):
+    torch.manual_seed(3)
+    {body}
+"""
+
+DRIVER = """
+import contextlib, io, json, runpy, sys
+told = []
+for file in sys.argv[1:]:
+    text, code = io.StringIO(), 0
+    try:
+        with contextlib.redirect_stdout(text):
+            runpy.run_path(file, run_name="__main__")
+    except SystemExit as stop:
+        code = stop.code
+    told.append((code, text.getvalue()))
+print(json.dumps(told))
+"""
+
+
+def reproduced(*files: str) -> list[tuple[int, str]]:
+    """Run programs in one fresh process, from another folder; exit codes and what they print."""
+    command = [sys.executable, "-c", DRIVER, *(str(Path(file).resolve()) for file in files)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd="/")
+    assert done.returncode == 0, done.stderr
+    return [(code, text) for code, text in json.loads(done.stdout)]
+
+
+def failing(run_suite: RunSuite, body: str, *arguments: str) -> Run:
+    run = run_suite(
+        SUITE.format(body=body), "--compileguard-artifacts=saved", *arguments, library=LIBRARY
+    )
+    run.result.assert_outcomes(failed=1)
+    return run
+
+
+SHOWN = {
+    "compileguard(sine, backend=scaled)(randn(3), scale=2)": "output: Tensor-likes are not close",
+    "compileguard(Net(), backend=scaled)({'in': randn(2, 3)})": "output['out']: Tensor-likes",
+    "compileguard(Net().forward, backend=wrong_gradient)({'in': randn(2, 3)})": (
+        "gradient of linear.weight: Tensor-likes"
+    ),
+    "compileguard(counting, backend=forgetful)(ones(3), ones(1))": "argument[1] after the call",
+    "compileguard(flat, backend=copied)(ones(2, 3))": "memory of output: compiled []",
+    "compileguard(two_faced, backend='aot_eager', dynamic=False)(ones(2))": "output: Tensor-likes",
+    "compileguard(sine, backend=scaled)((x := ones(2, requires_grad=True)) * 1)": "gradient of",
+}
+
+
+def test_programs_show_the_differences(run_suite: RunSuite) -> None:
+    tests = [
+        SUITE.format(body=body).replace("test_it", f"test_{number}")
+        for number, body in enumerate(SHOWN)
+    ]
+    run = run_suite("".join(tests), "--compileguard-artifacts=saved", library=LIBRARY)
+    run.result.assert_outcomes(failed=len(SHOWN))
+    run.result.stdout.fnmatch_lines(["*reproduce it: python saved/*/reproduce.py"])
+    saved = [check["reproduction"] for check in run.checks]
+    assert [(one["problem"], one["missing"]) for one in saved] == [("", [])] * len(SHOWN)
+
+    told = reproduced(*(one["file"] for one in saved))
+    assert [code for code, _ in told] == [1] * len(SHOWN)
+    for (_, text), expected in zip(told, SHOWN.values(), strict=True):
+        assert expected in text
+
+
+def test_program_finds_no_difference_once_the_fault_is_mended(run_suite: RunSuite) -> None:
+    saved = failing(run_suite, "compileguard(random, backend=scaled)(ones(50))").check
+    Path("library.py").write_text(LIBRARY.replace("out * 1.5", "out * 1"), encoding="utf-8")
+    ((code, text),) = reproduced(saved["reproduction"]["file"])
+    assert (code, text.splitlines()[-1]) == (0, "no difference")
+
+
+def test_what_cannot_be_found_by_name_is_said_to_be_missing(run_suite: RunSuite) -> None:
+    run = failing(run_suite, "compileguard(lambda x: x.sin(), backend=scaled)(ones(3))")
+    saved = run.check["reproduction"]
+    run.result.stdout.fnmatch_lines(["*to be filled in: the target can't be imported by name*"])
+    ((code, text),) = reproduced(saved["file"])
+    assert code == 2
+    assert "missing: the target can't be imported by name" in text
+
+
+def test_inputs_load_without_running_code(run_suite: RunSuite) -> None:
+    failing(run_suite, "compileguard(sine, backend=scaled)(randn(3))")
+    (file,) = Path("saved").glob("*/reproduce.py")
+    assert "'weights_only': True" in file.read_text(encoding="utf-8")
+
+
+def test_nothing_is_saved_unless_asked_for_or_where_nothing_fails(run_suite: RunSuite) -> None:
+    run = run_suite(
+        SUITE.format(body="compileguard(sine, backend='aot_eager')(ones(3))"),
+        "--compileguard-artifacts=saved",
+        library=LIBRARY,
+    )
+    run.result.assert_outcomes(passed=1)
+    run = run_suite(
+        SUITE.format(body="compileguard(sine, backend=scaled)(ones(3))"), library=LIBRARY
+    )
+    assert run.check["reproduction"] is None
+    assert not Path("saved").exists()
+
+
+def test_folder_that_cannot_be_made_is_told(run_suite: RunSuite) -> None:
+    Path("saved").write_text("a file", encoding="utf-8")
+    run = failing(run_suite, "compileguard(sine, backend=scaled)(ones(3))")
+    run.result.stdout.fnmatch_lines(["*no reproduction was saved: can't write to saved*"])
+
+
+@pytest.mark.parametrize(
+    "key",
+    ("../../etc/passwd", "/abs", "a" * 500, "t.py::t[../..]::n", "..", "", "nul\0", "\udc80", "ü"),
+)
+def test_names_of_folders_are_safe(key: str) -> None:
+    name = safe_name(key)
+    assert Path(name).name == name
+    assert set(name) <= set("-_0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+    assert 10 < len(name) < 100
+    assert safe_name(key + "x") != name
+
+
+def test_parameters_of_a_test_make_no_path(run_suite: RunSuite) -> None:
+    run = run_suite(
+        """
+        import pytest, torch
+        from library import *
+
+        @pytest.mark.parametrize("name", ["../../up", "a/b'''; import os"])
+        def test_it(compileguard, name):
+            compileguard(sine, backend=scaled)(torch.ones(3))
+        """,
+        "--compileguard-artifacts=saved",
+        library=LIBRARY,
+    )
+    run.result.assert_outcomes(failed=2)
+    files = sorted(Path("saved").rglob("*.py"))
+    assert len(files) == 2
+    assert all(len(file.relative_to("saved").parts) == 2 for file in files)
+    assert all(ast.parse(file.read_text(encoding="utf-8")).body for file in files)
