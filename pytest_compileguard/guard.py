@@ -71,9 +71,20 @@ class CompileGuard:
         self._options = options
 
     def __call__(
-        self, target: Callable[P, R], **limits: Unpack[Limits]
+        self,
+        target: Callable[P, R],
+        *,
+        reference: Callable[..., Any] | None = None,
+        **limits: Unpack[Limits],
     ) -> GuardedCallable[P, R] | Callable[P, R]:
         """Guard a function, method, callable or module; limits win over those of the marker.
+
+        Args:
+            target: What is compiled.
+            reference: Another implementation, called with the same arguments: what the compiled
+                target returns, what it writes to its arguments, and its gradients must agree with
+                the reference too, and the speedup is over it. It is never compiled.
+            **limits: As those of the marker.
 
         Raises:
             SpecError: The target can't be called, a limit is unknown or not allowed, or the test
@@ -87,6 +98,8 @@ class CompileGuard:
         if isinstance(target, GuardedCallable):
             raise SpecError(f"{self._nodeid}: compileguard({target!r}): is guarded already")
         origin = f"{self._nodeid}: compileguard({target_name(target)})"
+        if reference is not None:
+            _refuse_reference(reference, f"{origin}: reference={reference!r}")
         if is_coroutine(target):
             raise SpecError(
                 f"{origin}: torch.compile does not compile coroutines; guard what it calls"
@@ -98,7 +111,7 @@ class CompileGuard:
         self.plans.append(plan)
         if self._options.disable:
             return target
-        check = _load_check()(plan, target)
+        check = _load_check()(plan, target, reference)
         self.checks.append(check)
         return GuardedCallable(self, check)
 
@@ -174,6 +187,13 @@ class CompileGuard:
                 f"{origin}: the test is through and its checks are judged; "
                 "make guarded calls in the test itself or in the setup of a fixture"
             )
+
+
+def _refuse_reference(reference: object, origin: str) -> None:
+    if isinstance(reference, GuardedCallable):
+        raise SpecError(f"{origin}: is guarded itself; pass the plain function")
+    if not callable(reference) or is_coroutine(reference):
+        raise SpecError(f"{origin}: must be a function, a module or another callable")
 
 
 def _load_check() -> type[Check]:

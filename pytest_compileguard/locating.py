@@ -30,7 +30,7 @@ from pytest_compileguard.observation import Departure, Extreme, GraphPlace, Mism
 from pytest_compileguard.parity.extreme import extreme
 from pytest_compileguard.parity.sides import Side
 from pytest_compileguard.plan import Plan
-from pytest_compileguard.shadow_call import FailedCall, Prepared
+from pytest_compileguard.shadow_call import ComparedCall, Prepared
 
 Compile = Callable[[Any], Any]
 
@@ -40,7 +40,7 @@ _NOT_AGAIN = (
 )
 
 
-def locate(failed: FailedCall, compiled: Compile, plan: Plan, *, own: bool) -> Departure:
+def locate(failed: ComparedCall, compiled: Compile, plan: Plan, *, own: bool) -> Departure:
     """Find the first stage, graph and leaf in which a failing call departs.
 
     Drops everything that was compiled in the process, before and after.
@@ -82,7 +82,7 @@ class _Rerun:
 class _Reruns:
     """All reruns of one call, each from the same snapshot."""
 
-    def __init__(self, failed: FailedCall, compiled: Compile, plan: Plan, *, own: bool) -> None:
+    def __init__(self, failed: ComparedCall, compiled: Compile, plan: Plan, *, own: bool) -> None:
         self._failed = failed
         self._compiled = compiled
         self._plan = plan
@@ -153,7 +153,7 @@ class _Reruns:
         prepared = self._prepared()
         compiled = dataclasses.replace(prepared, target=compile_(prepared.target))
         self._failed.random.restore()
-        with dynamo.inductor_configured(config), dynamo.tracing(self._failed.index) as trace:
+        with dynamo.inductor_configured(config), dynamo.tracing(self._failed.index, set()) as trace:
             side = compiled.run(self._failed.cotangents)
         left, comparison = random_state(), self._failed.comparison()
         comparison.compare(self._expected, side)

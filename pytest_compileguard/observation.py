@@ -156,6 +156,8 @@ class Mismatch(Record):
     kind: MismatchKind
     message: str
     """What differs: greatest difference, its index, both values, the tolerance."""
+    against: Literal["eager", "reference"] = "eager"
+    """What the compiled side was held against: eager, or another implementation."""
 
 
 class GraphPlace(Record):

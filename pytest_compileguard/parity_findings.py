@@ -55,8 +55,18 @@ def _nothing_compared(reason: str, *, compiled: bool) -> Finding:
 
 
 def _differs(seen: ParityObservation, calls: int) -> Finding:
-    differing = len({mismatch.call for mismatch in seen.mismatches})
-    message = f"compiled differs from eager in {differing} of {counted(calls, 'call')}"
+    by_side = {
+        side: {m.call for m in seen.mismatches if m.against == side}
+        for side in ("eager", "reference")
+    }
+    message = ", and ".join(
+        f"{'' if side == 'eager' else 'the '}{side} in {len(found)} of {counted(calls, 'call')}"
+        for side, found in by_side.items()
+        if found
+    )
+    message = f"compiled differs from {message}"
+    if not by_side["eager"]:
+        message += "; eager agrees with compiled"
     kinds = dict.fromkeys(mismatch.kind for mismatch in seen.mismatches)
     return Finding(
         metric="parity",
@@ -73,7 +83,8 @@ def _differs(seen: ParityObservation, calls: int) -> Finding:
 
 def _line(mismatch: Mismatch) -> str:
     after = " after the call" if mismatch.kind == "mutation" else ""
-    return f"{call_text(mismatch.call)}, {mismatch.path}{after}: {mismatch.message}"
+    against = " against the reference" if mismatch.against == "reference" else ""
+    return f"{call_text(mismatch.call)}, {mismatch.path}{after}{against}: {mismatch.message}"
 
 
 def _partly_compared(seen: ParityObservation, calls: int) -> Finding:

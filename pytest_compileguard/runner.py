@@ -40,9 +40,16 @@ _RESET = (
 class Check:
     """One target under guard, over all its calls."""
 
-    def __init__(self, plan: Plan, target: Callable[..., Any]) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        target: Callable[..., Any],
+        reference: Callable[..., Any] | None = None,
+    ) -> None:
         self.plan = plan
         self.target = target
+        self.reference = reference
+        """Another implementation that the compiled target is held against, too."""
         self.code = own_code(target)
         self.calls: list[ShadowCall] = []
         self.device_type = "cpu"
@@ -66,7 +73,7 @@ class Check:
             if cold:
                 dynamo.forget_compiled_code()
             self._resets = dynamo.ResetWatch()
-            self._shadow = Shadow(self.plan, self.target)
+            self._shadow = Shadow(self.plan, self.target, self.reference)
         except CompileGuardError as error:
             self._refused = str(error)
             return
@@ -144,7 +151,6 @@ class Check:
         if self._shadow is None or isinstance(parity, NotObserved) or not parity.mismatches:
             return parity
         departure = self._shadow.locate(self.plan)
-        self.reset_torch |= departure is not None
         saved = self._shadow.save(self.plan, departure)
         return msgspec.structs.replace(parity, departure=departure, reproduction=saved)
 
@@ -163,9 +169,15 @@ class Check:
         try:
             if self._was_reset or any(call.drew_random for call in self.calls):
                 last = self._shadow.recompiled() or last
-            return _timed(last, self.plan)
+            return self._noted(_timed(last, self.plan))
         finally:
             before.restore()
+
+    def _noted(self, seen: SpeedObservation | NotObserved) -> SpeedObservation | NotObserved:
+        if self.reference is None or isinstance(seen, NotObserved):
+            return seen
+        note = f"eager is the reference {target_name(self.reference)}"
+        return msgspec.structs.replace(seen, notes=(note, *seen.notes))
 
     def _why_untimed(
         self,

@@ -24,13 +24,14 @@ from pytest_compileguard.isolation.mirror import Mirror
 from pytest_compileguard.isolation.quiet import silenced
 from pytest_compileguard.locating import locate
 from pytest_compileguard.observation import Departure, Reproduction
+from pytest_compileguard.other_implementation import OtherImplementation
 from pytest_compileguard.parity.comparison import Tolerance
 from pytest_compileguard.parity.gradients import Cotangents
 from pytest_compileguard.parity.sides import Side, SideComparison, run_side
 from pytest_compileguard.plan import Plan
 from pytest_compileguard.reproduction.saving import save
 from pytest_compileguard.shadow_call import (
-    FailedCall,
+    ComparedCall,
     Prepared,
     ShadowCall,
     Timeable,
@@ -45,15 +46,18 @@ from pytest_compileguard.target import argument_names
 class Shadow:
     """Both sides of one target, over all its calls."""
 
-    def __init__(self, plan: Plan, target: Callable[..., Any]) -> None:
+    def __init__(
+        self, plan: Plan, target: Callable[..., Any], reference: Callable[..., Any] | None = None
+    ) -> None:
         self._plan = plan
         self._target = target
+        self._other = None if reference is None else OtherImplementation(plan, reference)
         self._form = dynamo.compiled_form(target)
         self._mirrors: tuple[Mirror, Mirror, Mirror] | None = None
         self._compiled: Callable[..., Any] | None = None
         self._compile_ids: set[str] = set()
         self.last: Timeable | None = None
-        self.failed: FailedCall | None = None
+        self.failed: ComparedCall | None = None
         """The first call whose two sides differ."""
 
     @property
@@ -115,6 +119,8 @@ class Shadow:
                 target = mirror.target(self._target)
                 copies = mirror.arguments(args, kwargs, names)
                 prepared.append(Prepared(target=target, mirror=mirror, copies=copies, names=names))
+            if self._other is not None:
+                self._other.prepare(args, kwargs, names)
         except IsolationError as error:
             made.problem = str(error)
             return None
@@ -246,30 +252,31 @@ class Shadow:
         told = actual.error is None and not has_lazy_parameters(snapshot)
         if told and not left.same_tensors_drawn(drawn):
             comparison.report_random_state()
-        if made.parity.mismatches and self.failed is None:
-            self.failed = FailedCall(
-                index=made.index,
-                snapshot=snapshot,
-                random=before,
-                ambient=modes,
-                cotangents=expected.cotangents,
-                comparison=comparison_of,
-                reference=reference,
-                parameters=held_parameters(snapshot),
-            )
-            self._leave_snapshot()
+        failed = ComparedCall(
+            index=made.index,
+            snapshot=snapshot,
+            random=before,
+            ambient=modes,
+            cotangents=expected.cotangents,
+            comparison=comparison_of,
+            reference=reference,
+        )
+        if made.parity.mismatches:
+            self._keep(failed)
+        other = self._other.compare(made, actual, failed) if self._other is not None else None
         if expected.error is None:
             self.last = Timeable(
                 call=made.index,
-                eager=eager,
+                eager=other or eager,
                 compiled=compiled,
                 ambient=modes,
                 device=device_of(expected, eager),
             )
 
-    def _leave_snapshot(self) -> None:
-        """Keep the snapshot of this call: those to come are taken by another mirror."""
-        if self._mirrors is not None:
+    def _keep(self, failed: ComparedCall) -> None:
+        """Keep the first failing call; snapshots of those to come are taken by another mirror."""
+        if self._mirrors is not None and self.failed is None:
+            self.failed = dataclasses.replace(failed, parameters=held_parameters(failed.snapshot))
             kept, *sides = self._mirrors
             fresh = Mirror(
                 share_parameters=kept.shares_parameters, compiled_form=dynamo.compiled_form

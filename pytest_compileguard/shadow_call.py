@@ -61,8 +61,8 @@ class ShadowCall:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class FailedCall:
-    """All that it takes to make a call again whose two sides differ."""
+class ComparedCall:
+    """All that it takes to make a call again that was compared."""
 
     index: int
     snapshot: Prepared
@@ -72,7 +72,7 @@ class FailedCall:
     cotangents: Cotangents
     comparison: Callable[[], SideComparison]
     reference: Callable[[int | None], Side | str]
-    parameters: tuple[tuple[torch.Tensor, torch.Tensor], ...]
+    parameters: tuple[tuple[torch.Tensor, torch.Tensor], ...] = ()
     """Shared parameters, and what they held; on the host, as the device may be full."""
 
     def restore_parameters(self) -> None:

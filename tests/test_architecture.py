@@ -47,6 +47,7 @@ ROOMS: dict[str, Room] = {
     "isolation": Room(torch="yes"),
     "parity": Room(torch="yes"),
     "shadow_call": Room(torch="yes"),
+    "other_implementation": Room(torch="yes"),
     "locating": Room(torch="yes"),
     "reproduction": Room(torch="yes"),
     "shadow": Room(torch="yes"),

@@ -19,7 +19,7 @@ from pytest_compileguard.parity.comparison import Tolerance
 from pytest_compileguard.plan import OWN_BACKEND, Plan
 from pytest_compileguard.reproduction import script
 from pytest_compileguard.reproduction.importing import import_roots, place_of
-from pytest_compileguard.shadow_call import FailedCall
+from pytest_compileguard.shadow_call import ComparedCall
 
 _MOST_IN_NAME = 80
 _INEXACT = (
@@ -34,7 +34,7 @@ _BLANK = "SETTINGS: dict[str, Any] = {}\n"
 
 
 def save(
-    failed: FailedCall, target: Any, plan: Plan, departure: Departure | None, root: Path
+    failed: ComparedCall, target: Any, plan: Plan, departure: Departure | None, root: Path
 ) -> Reproduction:
     """Write the files into a folder of the check; say where, or why that failed.
 
@@ -66,7 +66,7 @@ def safe_name(key: str) -> str:
     return f"{readable[-_MOST_IN_NAME:].strip('_')}-{digest}"
 
 
-def _settings(failed: FailedCall, target: Any, plan: Plan, folder: Path) -> dict[str, Any]:
+def _settings(failed: ComparedCall, target: Any, plan: Plan, folder: Path) -> dict[str, Any]:
     missing: list[str] = []
     weights_only = _save_call(failed, folder / "call.pt", missing)
     place = place_of(target) if isinstance(target, types.FunctionType) else None
@@ -101,7 +101,7 @@ def _settings(failed: FailedCall, target: Any, plan: Plan, folder: Path) -> dict
     }
 
 
-def _save_call(failed: FailedCall, file: Path, missing: list[str]) -> bool:
+def _save_call(failed: ComparedCall, file: Path, missing: list[str]) -> bool:
     """Save arguments and random state; whether they load without running code."""
     args, kwargs, _ = failed.snapshot.copies
     random = failed.random
@@ -165,7 +165,7 @@ def _tolerances(given: Tolerance) -> dict[str, tuple[float, float]]:
     return {str(d): given.for_dtype(d) for d in _INEXACT} if given.explicit else {}
 
 
-def _non_leaves(failed: FailedCall) -> list[int | str]:
+def _non_leaves(failed: ComparedCall) -> list[int | str]:
     args, kwargs, _ = failed.snapshot.copies
     named: list[tuple[int | str, Any]] = [*enumerate(args), *kwargs.items()]
     return [n for n, value in named if isinstance(value, torch.Tensor) and not value.is_leaf]

@@ -52,6 +52,7 @@ def check(
     *calls: tuple[Any, ...],
     before: Before = lambda _call: None,
     around: Around = lambda _call: contextlib.nullcontext(),
+    reference: Callable[..., Any] | None = None,
     **limits: Unpack[Limits],
 ) -> Checked:
     """Guard a target, make the calls, judge. Compiled by ``eager``, since facts are the same.
@@ -60,7 +61,7 @@ def check(
     """
     spec, options = CompileCheck(backend="eager"), Options(no_timing=True)
     guard = CompileGuard(nodeid="test_suite.py::test", spec=spec, options=options)
-    guarded = guard(target, **limits)
+    guarded = guard(target, reference=reference, **limits)
     try:
         for index, arguments in enumerate(calls):
             before(index)

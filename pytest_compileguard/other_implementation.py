@@ -1,0 +1,102 @@
+"""Holds the compiled target against another implementation of the same call.
+
+A kernel against plain torch, for instance. What a caller gets is compared: outputs, what
+was written to arguments, and gradients; not strides, nor Python state, nor where results
+lie in memory, since those belong to an implementation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import torch
+
+from pytest_compileguard import dynamo
+from pytest_compileguard.isolation.mirror import Mirror
+from pytest_compileguard.isolation.quiet import silenced
+from pytest_compileguard.observation import Mismatch
+from pytest_compileguard.parity.comparison import Tolerance
+from pytest_compileguard.parity.gradients import Cotangents
+from pytest_compileguard.parity.sides import Side, SideComparison, run_side
+from pytest_compileguard.plan import Plan
+from pytest_compileguard.shadow_call import ComparedCall, Prepared, ShadowCall
+
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+class OtherImplementation:
+    """A reference that the test gives, over all calls of the target."""
+
+    def __init__(self, plan: Plan, reference: Callable[..., Any]) -> None:
+        self._plan = plan
+        self._reference = reference
+        self._mirror = _mirror()
+        self._prepared: Prepared | None = None
+
+    def prepare(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], names: tuple[str, ...]
+    ) -> None:
+        """Copy the reference and the arguments as they are before the call."""
+        self._prepared = self._copied(self._mirror, self._reference, (args, kwargs), names)
+
+    def compare(self, made: ShadowCall, compiled: Side, call: ComparedCall) -> Prepared | None:
+        """Make the call by the reference, add what differs; the call, for timing."""
+        prepared = self._prepared
+        if prepared is None or made.parity is None:
+            return None
+        call.random.restore()
+        with silenced(), dynamo.eager_stance():
+            side = prepared.run(call.cotangents)
+        self._mirror.release()
+        comparison = SideComparison(
+            call=made.index,
+            tolerance=Tolerance(self._plan.rtol, self._plan.atol),
+            reference=lambda seed: self._in_float64(made, call, seed),
+        )
+        found = comparison.compare_results(side, compiled)
+        made.parity.leaves += found.leaves
+        made.parity.gradients += found.gradients
+        made.parity.disputed += found.disputed
+        made.parity.unchecked |= found.unchecked
+        made.parity.mismatches += [_against_reference(mismatch) for mismatch in found.mismatches]
+        return prepared if side.error is None else None
+
+    def _copied(
+        self, mirror: Mirror, target: Any, arguments: Arguments, names: tuple[str, ...]
+    ) -> Prepared:
+        twin = mirror.target(target)
+        return Prepared(
+            target=twin, mirror=mirror, copies=mirror.arguments(*arguments, names), names=names
+        )
+
+    def _in_float64(self, made: ShadowCall, call: ComparedCall, seed: int | None) -> Side | str:
+        if made.drew_random:
+            return "the call draws random numbers"
+        rounding = None if seed is None else torch.Generator().manual_seed(seed)
+        mirror = _mirror(widens=True, rounding=rounding)
+        args, kwargs, _ = call.snapshot.copies
+        wide = self._copied(mirror, self._reference, (args, kwargs), call.snapshot.names)
+        weights = {p: t.to(_wide(t.dtype)) for p, t in call.cotangents.by_path.items()}
+        with silenced(), dynamo.eager_stance():
+            side = run_side(wide.target, mirror, wide.copies, wide.names, Cotangents(weights))
+        return side if side.error is None else f"it raises {type(side.error).__name__}"
+
+
+def _mirror(*, widens: bool = False, rounding: torch.Generator | None = None) -> Mirror:
+    return Mirror(
+        share_parameters=True,
+        compiled_form=dynamo.compiled_form,
+        widens=widens,
+        rounding=rounding,
+    )
+
+
+def _wide(dtype: torch.dtype) -> torch.dtype:
+    return torch.complex128 if dtype.is_complex else torch.float64
+
+
+def _against_reference(mismatch: Mismatch) -> Mismatch:
+    message = mismatch.message.replace("eager", "reference")
+    return msgspec.structs.replace(mismatch, message=message, against="reference")

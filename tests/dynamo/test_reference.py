@@ -1,0 +1,193 @@
+"""A target is held against another implementation of the same call."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from pytest_compileguard.errors import SpecError
+from pytest_compileguard.guard import CompileGuard
+from pytest_compileguard.observation import ParityObservation
+from pytest_compileguard.options import Options
+from pytest_compileguard.spec import CompileCheck
+from tests.conftest import RunSuite
+from tests.dynamo.checked import Checked, check
+
+pytestmark = pytest.mark.usefixtures("compiler_loaded")
+
+
+def parity_of(checked: Checked) -> ParityObservation:
+    seen = checked.verdict.observation.parity
+    assert isinstance(seen, ParityObservation)
+    return seen
+
+
+class Custom(torch.autograd.Function):
+    """A kernel with a backward pass of its own."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, factor: float) -> torch.Tensor:
+        ctx.save_for_backward(x)
+        ctx.factor = factor
+        return x * torch.sigmoid(x)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        (x,) = ctx.saved_tensors
+        s = torch.sigmoid(x)
+        return gradients[0] * (s * (1 + x * (1 - s))) * ctx.factor, None
+
+
+def kernel(x: torch.Tensor) -> torch.Tensor:
+    return Custom.apply(x, 1.0)  # type: ignore[no-any-return,no-untyped-call]
+
+
+def kernel_with_wrong_gradient(x: torch.Tensor) -> torch.Tensor:
+    return Custom.apply(x, 1.01)  # type: ignore[no-any-return,no-untyped-call]
+
+
+def rough(x: torch.Tensor) -> torch.Tensor:
+    return nn.functional.silu(x) + 1e-3
+
+
+INPUTS = (torch.linspace(-2, 2, 9, requires_grad=True),)
+
+
+def test_other_implementation_that_agrees() -> None:
+    checked = check(kernel, INPUTS, INPUTS, reference=nn.functional.silu)
+    assert checked.verdict.outcome == "passed", checked.told
+    # Of the target itself: output, argument, gradient; and the same against the reference.
+    assert parity_of(checked).gradients_compared == 4
+
+
+def test_wrong_gradient_of_the_target_itself() -> None:
+    checked = check(kernel_with_wrong_gradient, INPUTS, reference=nn.functional.silu)
+    (mismatch,) = parity_of(checked).mismatches
+    assert (mismatch.path, mismatch.against) == ("gradient of x", "reference")
+    assert "compiled differs from the reference in 1 of 1 call; eager agrees" in checked.told
+    assert re.search(r"gradient of x against the reference: .* reference -?\d", checked.told)
+    assert parity_of(checked).departure is None
+
+
+def test_tolerance_is_that_of_the_check() -> None:
+    reference = nn.functional.silu
+    assert check(rough, INPUTS, reference=reference).verdict.outcome == "failed"
+    assert check(rough, INPUTS, reference=reference, rtol=0, atol=2e-3).verdict.outcome == "passed"
+
+
+def test_compiled_is_held_against_eager_all_the_same() -> None:
+    def wrong(graph: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
+        del inputs
+        return lambda *args: [out * 2 for out in graph(*args)]
+
+    checked = check(nn.functional.silu, INPUTS, reference=nn.functional.silu, backend=wrong)
+    assert {m.against for m in parity_of(checked).mismatches} == {"eager", "reference"}
+    assert "compiled differs from eager in 1 of 1 call, and the reference in 1 of" in checked.told
+    departure = parity_of(checked).departure
+    assert departure is not None
+    assert departure.stage == "test_compiled_is_held_against_eager_all_the_same.<locals>.wrong"
+
+
+class Scaled(nn.Module):
+    calls: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.arange(3.0))
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        return x * self.weight
+
+
+class ScaledWrongly(Scaled):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.weight.detach() + 0 * self.weight.sum()
+
+
+def test_modules_are_compared_by_the_names_of_their_parameters() -> None:
+    target, reference = Scaled(), Scaled()
+    assert check(target, (torch.ones(2, 3),), reference=reference).verdict.outcome == "passed"
+    assert (float(target.calls), float(reference.calls)) == (1, 0)
+    told = check(ScaledWrongly(), (torch.ones(2, 3),), reference=reference).told
+    assert "gradient of weight against the reference" in told
+
+
+def into(x: torch.Tensor, out: torch.Tensor) -> None:
+    out.copy_(x.sin())
+
+
+def into_wrongly(x: torch.Tensor, out: torch.Tensor) -> None:
+    out.copy_(x.cos())
+
+
+def test_what_is_written_to_arguments_is_compared() -> None:
+    arguments = (torch.ones(3), torch.zeros(3))
+    assert check(into, arguments, reference=into).verdict.outcome == "passed"
+    checked = check(into_wrongly, arguments, reference=into)
+    assert "out after the call against the reference" in checked.told
+
+
+def test_other_memory_is_no_difference() -> None:
+    def strided(x: torch.Tensor) -> torch.Tensor:
+        return (x * 2).t().contiguous().t()
+
+    inputs = (torch.ones(2, 3),)
+    assert check(strided, inputs, reference=lambda x: x * 2).verdict.outcome == "passed"
+
+
+def test_reference_that_raises() -> None:
+    def refuses(x: torch.Tensor) -> torch.Tensor:
+        raise ValueError(x.shape)
+
+    told = check(kernel, INPUTS, reference=refuses).told
+    assert "the call against the reference: compiled raises nothing, reference ValueError" in told
+
+
+def test_random_numbers_and_results_of_the_test_stay_its_own() -> None:
+    torch.manual_seed(1)
+    guard = CompileGuard(
+        nodeid="t.py::t", spec=CompileCheck(backend="eager"), options=Options(no_timing=True)
+    )
+    found = guard(lambda x: x * 2, reference=lambda x: torch.rand(9)[0] * 0 + x * 2)(torch.ones(2))
+    drawn = torch.rand(1)
+    guard.close()
+    torch.manual_seed(1)
+    assert torch.equal(drawn, torch.rand(1))
+    assert torch.equal(found, torch.full((2,), 2.0))
+
+
+@pytest.mark.parametrize("reference", (3, "silu"))
+def test_what_is_no_implementation_is_refused(reference: Any) -> None:
+    guard = CompileGuard(nodeid="t.py::t", spec=CompileCheck(), options=Options())
+    with pytest.raises(SpecError, match="must be a function, a module"):
+        guard(kernel, reference=reference)
+
+
+TIMED = """
+import torch
+from library import double_relu
+
+def slow(x):
+    for _ in range(200):
+        x = x + 0
+    return double_relu(x)
+
+def test_it(compileguard):
+    guarded = compileguard(
+        double_relu, reference=slow, backend="aot_eager", min_speedup=2, max_time_s=0.1
+    )
+    guarded(torch.ones(8))
+"""
+
+
+def test_speedup_is_over_the_reference(run_suite: RunSuite) -> None:
+    run = run_suite(TIMED, timing=True)
+    run.result.assert_outcomes(passed=1)
+    assert run.check["samples"]["notes"][0] == "eager is the reference slow"
