@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from pytest_compileguard.errors import SpecError
+from pytest_compileguard.guarded import GuardedCallable, GuardedTraining
 from pytest_compileguard.options import Options
 from pytest_compileguard.plan import Plan, make_plan
 from pytest_compileguard.spec import CompileCheck, Limits, override
 from pytest_compileguard.target import is_coroutine, target_name
+from pytest_compileguard.training_step import TrainingStep
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -37,25 +40,6 @@ WATCHED_LIMITS = frozenset(
         "max_cudagraph_skips",
     }
 )
-
-
-class GuardedCallable(Generic[P, R]):
-    """A target under guard. Each call of it is one step of the call sequence.
-
-    For the test a call is one eager call of the target: same result, same mutations,
-    same random numbers. The compiled call is its shadow.
-    """
-
-    def __init__(self, guard: CompileGuard, check: Check) -> None:
-        self._guard = guard
-        self._check = check
-
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        __tracebackhide__ = True
-        return self._guard.call(self._check, args, kwargs)  # type: ignore[no-any-return]
-
-    def __repr__(self) -> str:
-        return f"<guarded {self._check.plan.name}>"
 
 
 class CompileGuard:
@@ -105,15 +89,72 @@ class CompileGuard:
                 f"{origin}: torch.compile does not compile coroutines; guard what it calls"
             )
         self._refuse_late(origin)
-        spec = override(self._spec, limits, origin=origin)
-        name = self._free_name(target_name(target))
-        plan = make_plan(spec, self._options, nodeid=self._nodeid, name=name)
-        self.plans.append(plan)
+        plan = self._plan(target, limits, origin=origin)
         if self._options.disable:
             return target
         check = _load_check()(plan, target, reference)
         self.checks.append(check)
         return GuardedCallable(self, check)
+
+    def training(
+        self,
+        model: Callable[..., Any],
+        optimizer: Any,
+        loss_fn: Callable[..., Any],
+        *,
+        compile_optimizer: bool = False,
+        set_to_none: bool = True,
+        **limits: Unpack[Limits],
+    ) -> GuardedTraining | Callable[..., Any]:
+        """Guard steps of training: ``step = compileguard.training(model, optimizer, loss_fn)``.
+
+        Each ``step(inputs, *targets)`` clears the gradients, differentiates
+        ``loss_fn(model(inputs), *targets)`` and lets the optimizer step. Both sides start each
+        step from where the test's own training stands. Losses, gradients, parameters, buffers and
+        the optimizer's state are compared.
+
+        Args:
+            model: A module, compiled already or not.
+            optimizer: Of its parameters; its ``step`` may be compiled.
+            loss_fn: Takes the model's output and the targets, gives a scalar.
+            compile_optimizer: Whether the check compiles the optimizer's ``step`` too.
+            set_to_none: As that of ``optimizer.zero_grad``.
+            **limits: As those of the marker.
+
+        Raises:
+            SpecError: Something can't be what it stands for, or a limit is not allowed.
+        """
+        origin = f"{self._nodeid}: compileguard.training"
+        _refuse_parts(model, optimizer, loss_fn, origin)
+        self._refuse_late(origin)
+        compiled = _compiled_parts(model, optimizer.step)
+        if compile_optimizer and any(compiled):
+            raise SpecError(
+                f"{origin}: compile_optimizer=True, but the test compiles the model or the "
+                "optimizer itself: compile both there, by optimizer.step = "
+                "torch.compile(optimizer.step)"
+            )
+        step = TrainingStep(
+            model,
+            optimizer,
+            loss_fn,
+            compile_optimizer=compile_optimizer,
+            optimizer_is_compiled=compiled[1],
+            set_to_none=set_to_none,
+        )
+        plan = self._plan(step, limits, origin=origin)
+        if self._options.disable:
+            return functools.partial(step, "whole")
+        check = _load_check()(plan, step)
+        self.checks.append(check)
+        return GuardedTraining(self, check, step)
+
+    def _plan(self, target: Any, limits: Limits, *, origin: str) -> Plan:
+        spec = override(self._spec, limits, origin=origin)
+        name = self._free_name(target_name(target))
+        plan = make_plan(spec, self._options, nodeid=self._nodeid, name=name)
+        self.plans.append(plan)
+        return plan
 
     def watch(self, *, name: str = "watch", **limits: Unpack[Limits]) -> WatchedBlock:
         """Watch a block that compiles by itself: ``with compileguard.watch(max_recompiles=0):``.
@@ -187,6 +228,22 @@ class CompileGuard:
                 f"{origin}: the test is through and its checks are judged; "
                 "make guarded calls in the test itself or in the setup of a fixture"
             )
+
+
+def _refuse_parts(model: object, optimizer: object, loss_fn: object, origin: str) -> None:
+    for name, part in (("model", model), ("loss_fn", loss_fn)):
+        if not callable(part) or isinstance(part, GuardedCallable):
+            raise SpecError(f"{origin}: {name}={part!r}: must be a module or a function")
+    methods = (getattr(optimizer, name, None) for name in ("step", "zero_grad"))
+    if not all(map(callable, methods)):
+        raise SpecError(f"{origin}: optimizer={optimizer!r}: must be an optimizer of torch")
+
+
+def _compiled_parts(model: Any, update: Any) -> tuple[bool, bool]:
+    _load_check()
+    from pytest_compileguard.compiling import is_compiled  # noqa: PLC0415  # imports torch
+
+    return is_compiled(model), is_compiled(update)
 
 
 def _refuse_reference(reference: object, origin: str) -> None:

@@ -20,9 +20,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-
 from pytest_compileguard import dynamo
+from pytest_compileguard.compiling import compiled
 from pytest_compileguard.isolation.ambient import random_state
 from pytest_compileguard.isolation.mirror import Mirror
 from pytest_compileguard.isolation.quiet import silenced
@@ -40,14 +39,14 @@ _NOT_AGAIN = (
 )
 
 
-def locate(failed: ComparedCall, compiled: Compile, plan: Plan, *, own: bool) -> Departure:
+def locate(failed: ComparedCall, compile_: Compile, plan: Plan, *, own: bool) -> Departure:
     """Find the first stage, graph and leaf in which a failing call departs.
 
     Drops everything that was compiled in the process, before and after.
 
     Args:
         failed: The call, with its snapshot.
-        compiled: Compiles a plain copy of the target as the check did.
+        compile_: Compiles a plain copy of the target as the check did.
         plan: Of the check.
         own: Whether the target was compiled already, by arguments that are not known.
     """
@@ -59,7 +58,7 @@ def locate(failed: ComparedCall, compiled: Compile, plan: Plan, *, own: bool) ->
         with silenced(compiling=True), failed.ambient.applied():
             dynamo.load_stages()
             failed.restore_parameters()
-            return _Reruns(failed, compiled, plan, own=own).departure()
+            return _Reruns(failed, compile_, plan, own=own).departure()
     except Exception as error:  # noqa: BLE001  # the check has failed by what was found before
         reason = f"running the call again failed ({type(error).__name__}: {error})"
         return Departure(call=failed.index, stage=None, reason=reason)
@@ -82,9 +81,9 @@ class _Rerun:
 class _Reruns:
     """All reruns of one call, each from the same snapshot."""
 
-    def __init__(self, failed: ComparedCall, compiled: Compile, plan: Plan, *, own: bool) -> None:
+    def __init__(self, failed: ComparedCall, compile_: Compile, plan: Plan, *, own: bool) -> None:
         self._failed = failed
-        self._compiled = compiled
+        self._compiled = compile_
         self._plan = plan
         self._own = own
         self._name = plan.arguments.backend_name
@@ -151,10 +150,10 @@ class _Reruns:
     def _rerun(self, compile_: Compile, config: dict[str, Any]) -> _Rerun:
         dynamo.forget_compiled_code()
         prepared = self._prepared()
-        compiled = dataclasses.replace(prepared, target=compile_(prepared.target))
+        again = dataclasses.replace(prepared, target=compile_(prepared.target))
         self._failed.random.restore()
         with dynamo.inductor_configured(config), dynamo.tracing(self._failed.index, set()) as trace:
-            side = compiled.run(self._failed.cotangents)
+            side = again.run(self._failed.cotangents)
         left, comparison = random_state(), self._failed.comparison()
         comparison.compare(self._expected, side)
         if side.error is None and not left.same_tensors_drawn(self._drawn):
@@ -173,7 +172,7 @@ class _Reruns:
             given = {n: v for n, v in given.items() if n not in ("mode", "options")}
         arguments = given | ({} if backend is None else {"backend": backend})
         arguments |= {"dynamic": True} if dynamic else {}
-        return lambda target: torch.compile(target, **arguments)
+        return lambda target: compiled(target, arguments, whole=True)
 
     def _first_graph(self, stage: str, sound: str | None, made: _Rerun) -> int:
         """Find, by halving, the first graph that departs, from 1 on; 0 if that can't be told."""
@@ -211,7 +210,7 @@ class _Reruns:
         arguments: dict[str, Any] = {"backend": backend}
         given = True if self._dynamic else self._plan.arguments.dynamic
         arguments |= {} if given is None else {"dynamic": given}
-        return self._rerun(lambda target: torch.compile(target, **arguments), {})
+        return self._rerun(lambda target: compiled(target, arguments, whole=True), {})
 
     def _departs(self, made: _Rerun) -> bool:
         return any(mismatch.path == self._path for mismatch in made.mismatches)

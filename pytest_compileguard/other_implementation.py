@@ -11,19 +11,15 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
-import torch
 
 from pytest_compileguard import dynamo
 from pytest_compileguard.isolation.mirror import Mirror
 from pytest_compileguard.isolation.quiet import silenced
 from pytest_compileguard.observation import Mismatch
 from pytest_compileguard.parity.comparison import Tolerance
-from pytest_compileguard.parity.gradients import Cotangents
-from pytest_compileguard.parity.sides import Side, SideComparison, run_side
+from pytest_compileguard.parity.sides import Side, SideComparison
 from pytest_compileguard.plan import Plan
-from pytest_compileguard.shadow_call import ComparedCall, Prepared, ShadowCall
-
-Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+from pytest_compileguard.shadow_call import ComparedCall, Prepared, ShadowCall, run_in_float64
 
 
 class OtherImplementation:
@@ -32,14 +28,16 @@ class OtherImplementation:
     def __init__(self, plan: Plan, reference: Callable[..., Any]) -> None:
         self._plan = plan
         self._reference = reference
-        self._mirror = _mirror()
+        self._mirror = Mirror(share_parameters=True, compiled_form=dynamo.compiled_form)
         self._prepared: Prepared | None = None
 
     def prepare(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], names: tuple[str, ...]
     ) -> None:
         """Copy the reference and the arguments as they are before the call."""
-        self._prepared = self._copied(self._mirror, self._reference, (args, kwargs), names)
+        twin = self._mirror.target(self._reference)
+        copies = self._mirror.arguments(args, kwargs, names)
+        self._prepared = Prepared(target=twin, mirror=self._mirror, copies=copies, names=names)
 
     def compare(self, made: ShadowCall, compiled: Side, call: ComparedCall) -> Prepared | None:
         """Make the call by the reference, add what differs; the call, for timing."""
@@ -63,38 +61,10 @@ class OtherImplementation:
         made.parity.mismatches += [_against_reference(mismatch) for mismatch in found.mismatches]
         return prepared if side.error is None else None
 
-    def _copied(
-        self, mirror: Mirror, target: Any, arguments: Arguments, names: tuple[str, ...]
-    ) -> Prepared:
-        twin = mirror.target(target)
-        return Prepared(
-            target=twin, mirror=mirror, copies=mirror.arguments(*arguments, names), names=names
-        )
-
     def _in_float64(self, made: ShadowCall, call: ComparedCall, seed: int | None) -> Side | str:
         if made.drew_random:
             return "the call draws random numbers"
-        rounding = None if seed is None else torch.Generator().manual_seed(seed)
-        mirror = _mirror(widens=True, rounding=rounding)
-        args, kwargs, _ = call.snapshot.copies
-        wide = self._copied(mirror, self._reference, (args, kwargs), call.snapshot.names)
-        weights = {p: t.to(_wide(t.dtype)) for p, t in call.cotangents.by_path.items()}
-        with silenced(), dynamo.eager_stance():
-            side = run_side(wide.target, mirror, wide.copies, wide.names, Cotangents(weights))
-        return side if side.error is None else f"it raises {type(side.error).__name__}"
-
-
-def _mirror(*, widens: bool = False, rounding: torch.Generator | None = None) -> Mirror:
-    return Mirror(
-        share_parameters=True,
-        compiled_form=dynamo.compiled_form,
-        widens=widens,
-        rounding=rounding,
-    )
-
-
-def _wide(dtype: torch.dtype) -> torch.dtype:
-    return torch.complex128 if dtype.is_complex else torch.float64
+        return run_in_float64(self._reference, call.snapshot, call.cotangents, seed)
 
 
 def _against_reference(mismatch: Mismatch) -> Mismatch:

@@ -9,7 +9,6 @@ graphs, differentiating, firing hooks) touches it.
 from __future__ import annotations
 
 import dataclasses
-import types
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +16,7 @@ import torch
 
 from pytest_compileguard import dynamo
 from pytest_compileguard.compile_error import explain_error
+from pytest_compileguard.compiling import compiled, compiled_again, compiles_itself
 from pytest_compileguard.errors import IsolationError
 from pytest_compileguard.isolation.ambient import Ambient, RandomState, ambient, random_state
 from pytest_compileguard.isolation.fingerprint import fingerprints
@@ -27,7 +27,7 @@ from pytest_compileguard.observation import Departure, Reproduction
 from pytest_compileguard.other_implementation import OtherImplementation
 from pytest_compileguard.parity.comparison import Tolerance
 from pytest_compileguard.parity.gradients import Cotangents
-from pytest_compileguard.parity.sides import Side, SideComparison, run_side
+from pytest_compileguard.parity.sides import Side, SideComparison
 from pytest_compileguard.plan import Plan
 from pytest_compileguard.reproduction.saving import save
 from pytest_compileguard.shadow_call import (
@@ -39,6 +39,8 @@ from pytest_compileguard.shadow_call import (
     device_of,
     has_lazy_parameters,
     held_parameters,
+    run_in_float64,
+    whole_step,
 )
 from pytest_compileguard.target import argument_names
 
@@ -52,7 +54,7 @@ class Shadow:
         self._plan = plan
         self._target = target
         self._other = None if reference is None else OtherImplementation(plan, reference)
-        self._form = dynamo.compiled_form(target)
+        self._is_compiled = compiles_itself(target)
         self._mirrors: tuple[Mirror, Mirror, Mirror] | None = None
         self._compiled: Callable[..., Any] | None = None
         self._compile_ids: set[str] = set()
@@ -63,7 +65,7 @@ class Shadow:
     @property
     def compiled_already(self) -> bool:
         """Whether the test itself compiled the target; compile arguments are then its own."""
-        return self._form is not None
+        return self._is_compiled
 
     def call(self, index: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ShadowCall:
         """Make the real call, then its shadow. Only the real call's exceptions are kept."""
@@ -158,16 +160,14 @@ class Shadow:
         if self.compiled_already:
             return twin  # its mirror compiled it as the test did
         dynamo.load_backend(self._plan.arguments.backend)
-        with dynamo.configured():
-            return torch.compile(twin, **self._plan.arguments.given)
+        return compiled(twin, self._plan.arguments.given)
 
     def locate(self, plan: Plan) -> Departure | None:
         """Find where the first failing call departs; all compiled code is dropped for it."""
         if self.failed is None:
             return None
-        own = self.compiled_already
-        compiled = self._compile_plain if own else self._compile
-        return locate(self.failed, compiled, plan, own=own)
+        dynamo.load_backend(self._plan.arguments.backend)
+        return locate(self.failed, self._compile_again, plan, own=self.compiled_already)
 
     def save(self, plan: Plan, departure: Departure | None) -> Reproduction | None:
         """Save the first failing call, if the plan says where to."""
@@ -175,13 +175,8 @@ class Shadow:
             return None
         return save(self.failed, self._target, plan, departure, plan.artifacts)
 
-    def _compile_plain(self, twin: Any) -> Any:
-        """Compile a plain copy as the test compiled the target itself."""
-        real = self._target
-        if isinstance(real, types.MethodType) and self._form is not None:
-            form = dynamo.compiled_form(real.__func__) or self._form
-            return form.compile(twin)
-        return twin if self._form is None else self._form.compile(twin)
+    def _compile_again(self, twin: Any) -> Any:
+        return compiled_again(twin, self._target, self._plan.arguments.given)
 
     def _fingerprints(self) -> dict[int, tuple[str, int, int]]:
         shared = self._mirrors is not None and self._mirrors[1].shares_parameters
@@ -207,7 +202,7 @@ class Shadow:
         before: RandomState,
         modes: Ambient,
     ) -> None:
-        snapshot, eager, compiled = sides
+        snapshot, eager, twin = sides
         before.restore()
         with silenced(), dynamo.eager_stance():
             expected = eager.run()
@@ -230,7 +225,7 @@ class Shadow:
             silenced(compiling=True),
             dynamo.tracing(made.index, self._compile_ids) as made.trace,
         ):
-            actual = compiled.run(expected.cotangents)
+            actual = twin.run(expected.cotangents)
         left = random_state()
         made.counters = dynamo.counters().since(counted)
         if actual.error is not None and expected.error is None:
@@ -267,8 +262,8 @@ class Shadow:
         if expected.error is None:
             self.last = Timeable(
                 call=made.index,
-                eager=other or eager,
-                compiled=compiled,
+                eager=whole_step(other or eager),
+                compiled=whole_step(twin),
                 ambient=modes,
                 device=device_of(expected, eager),
             )
@@ -286,30 +281,10 @@ class Shadow:
     def _reference(
         self, made: ShadowCall, snapshot: Prepared, cotangents: Cotangents, seed: int | None
     ) -> Side | str:
-        """Run the call in float64, from the state that the snapshot kept.
-
-        With a seed, that state is moved at random by as much as rounding may have moved it.
-        """
+        """Run the call in float64, from the state that the snapshot kept."""
         if made.drew_random:
             return "the call draws random numbers"
-        rounding = None if seed is None else torch.Generator().manual_seed(seed)
-        mirror = Mirror(
-            share_parameters=True,
-            compiled_form=dynamo.compiled_form,
-            widens=True,
-            rounding=rounding,
-        )
-        args, kwargs, _ = snapshot.copies
-        target = mirror.target(snapshot.target)
-        copies = mirror.arguments(args, kwargs, snapshot.names)
-        wide = {p: t.to(_wide(t.dtype)) for p, t in cotangents.by_path.items()}
-        with silenced(), dynamo.eager_stance():
-            side = run_side(target, mirror, copies, snapshot.names, Cotangents(wide))
-        return side if side.error is None else f"it raises {type(side.error).__name__}"
-
-
-def _wide(dtype: torch.dtype) -> torch.dtype:
-    return torch.complex128 if dtype.is_complex else torch.float64
+        return run_in_float64(snapshot.target, snapshot, cotangents, seed)
 
 
 def _outcome(error: Exception | None) -> str:

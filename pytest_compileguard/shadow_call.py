@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,11 +13,13 @@ import torch
 from pytest_compileguard import dynamo
 from pytest_compileguard.isolation.ambient import Ambient, RandomState
 from pytest_compileguard.isolation.mirror import Mirror
+from pytest_compileguard.isolation.quiet import silenced
 from pytest_compileguard.parity.comparison import IncomparableError, Tolerance, compare
 from pytest_compileguard.parity.gradients import Cotangents, NamedTensor
 from pytest_compileguard.parity.leaves import leaves_of
 from pytest_compileguard.parity.reference import within_precision
 from pytest_compileguard.parity.sides import CallParity, Side, SideComparison, run_side
+from pytest_compileguard.training_step import CompiledStep, TrainingStep
 
 Copies = tuple[tuple[Any, ...], dict[str, Any], list[NamedTensor]]
 
@@ -104,6 +107,41 @@ class Timeable:
     compiled: Prepared
     ambient: Ambient
     device: str
+
+
+def run_in_float64(
+    target: Any, snapshot: Prepared, cotangents: Cotangents, seed: int | None
+) -> Side | str:
+    """Make a call in float64 with the arguments that a snapshot kept; or say why that fails.
+
+    With a seed, all values are moved at random by as much as rounding may have moved them.
+    """
+    rounding = None if seed is None else torch.Generator().manual_seed(seed)
+    mirror = Mirror(
+        share_parameters=True,
+        compiled_form=dynamo.compiled_form,
+        widens=True,
+        rounding=rounding,
+    )
+    args, kwargs, _ = snapshot.copies
+    twin = mirror.target(target)
+    copies = mirror.arguments(args, kwargs, snapshot.names)
+    wide = {p: t.to(_wide(t.dtype)) for p, t in cotangents.by_path.items()}
+    with silenced(), dynamo.eager_stance():
+        side = run_side(twin, mirror, copies, snapshot.names, Cotangents(wide))
+    return side if side.error is None else f"it raises {type(side.error).__name__}"
+
+
+def _wide(dtype: torch.dtype) -> torch.dtype:
+    return torch.complex128 if dtype.is_complex else torch.float64
+
+
+def whole_step(side: Prepared) -> Prepared:
+    """The call that is timed: of a training step, all of it and not the part last compared."""
+    args, kwargs, leaves = side.copies
+    if not isinstance(side.target, TrainingStep | CompiledStep):
+        return side
+    return dataclasses.replace(side, copies=(("whole", *args[1:]), kwargs, leaves))
 
 
 def has_lazy_parameters(snapshot: Prepared) -> bool:

@@ -8,6 +8,8 @@ import types
 from collections.abc import Iterator
 from typing import Any
 
+from pytest_compileguard.training_step import TrainingStep
+
 
 def target_name(target: Any) -> str:
     """Name of a function or method, or of the class of a module or callable object."""
@@ -16,6 +18,8 @@ def target_name(target: Any) -> str:
     inner = getattr(target, "_orig_mod", None)
     if inner is not None:
         target = inner
+    if isinstance(target, TrainingStep):
+        return f"training({target_name(target.model)})"
     if isinstance(target, types.MethodType):
         owner = target.__self__
         kind = owner if isinstance(owner, type) else type(owner)
@@ -65,7 +69,10 @@ def _functions(target: Any) -> Iterator[Any]:
     target = getattr(target, "_torchdynamo_orig_callable", target)
     if isinstance(target, type):
         return
-    if isinstance(target, types.MethodType):
+    if isinstance(target, TrainingStep):
+        yield from _functions(target.model)
+        yield from _functions(target.loss_fn)
+    elif isinstance(target, types.MethodType):
         yield from _forwards(target.__self__)
         yield target.__func__
     elif isinstance(target, types.FunctionType):

@@ -8,7 +8,7 @@ from importlib import metadata
 import pytest_compileguard
 from pytest_compileguard import spec
 
-PUBLIC = ["CompileGuard", "GuardedCallable", "compile_check"]
+PUBLIC = ["CompileGuard", "GuardedCallable", "GuardedTraining", "compile_check"]
 
 
 def test_names() -> None:

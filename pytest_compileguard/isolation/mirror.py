@@ -264,8 +264,10 @@ class Mirror:
         if twin.requires_grad != real.requires_grad:
             twin.requires_grad_(real.requires_grad)
         # An optimizer works on its gradient; others, if they look at it at all, only read it.
-        if self.shares_parameters:
-            twin.grad = None if self._widens else real.grad
+        if self._widens and real.grad is not None:
+            twin.grad = tensors.widened(real.grad.detach().clone(), self._rounding)
+        elif self.shares_parameters:
+            twin.grad = real.grad
         else:
             twin.grad = None if real.grad is None else real.grad.detach().clone()
         self.remember(real, twin, path, keep=True)

@@ -129,7 +129,8 @@ def _reflect_partial(mirror: Mirror, real: functools.partial[Any], path: str) ->
 
 def _reflect_function(mirror: Mirror, real: types.FunctionType, path: str) -> Any:
     """Give a function cells and globals of its own where it holds state in them."""
-    if (real.__module__ or "").partition(".")[0] == "torch":
+    scheduled = hasattr(real, "_wrapped_by_lr_sched")  # holds the optimizer that it steps
+    if (real.__module__ or "").partition(".")[0] == "torch" and not scheduled:
         return real  # torch knows its own functions by identity
     known = mirror.known(real)
     mirror.remember(real, real if known is None else known, path, keep=False)

@@ -306,6 +306,8 @@ def _find(side: Side, path: str, kind: MismatchKind) -> torch.Tensor | None:
         state = dict(side.state.values())
         leaves = {leaf.path: leaf.value for leaf in [*side.outputs, *side.arguments]}
         found = leaves.get(path, state.get(path))
+        if found is None and path.endswith(".grad"):
+            found = getattr(state.get(path.removesuffix(".grad")), "grad", None)
     return found if isinstance(found, torch.Tensor) else None
 
 

@@ -1,7 +1,7 @@
 """Makes one call twice, eager and compiled, and prints where the two differ.
 
 Exit code 1: they differ. 0: they agree. 2: something is missing, and this says what.
-It needs torch and the code under test, nothing else.
+It needs torch and the code under test; a step of training needs pytest-compileguard too.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ def side(*, compiled: bool) -> dict[str, Any]:
         arguments = dict(SETTINGS["compile"])
         if SETTINGS["backend"]:
             arguments["backend"] = imported(SETTINGS["backend"])
-        made = torch.compile(target, **arguments)
+        # Of a step of training, the model is compiled, and perhaps the optimizer.
+        compile_by = getattr(target, "compiled_by", lambda compile_: compile_(target))
+        made = compile_by(lambda part: torch.compile(part, **arguments))
     args = [fresh(arg, index) for index, arg in enumerate(saved["args"])]
     kwargs = {name: fresh(arg, name) for name, arg in saved["kwargs"].items()}
     torch.set_rng_state(saved["rng"])
@@ -129,8 +131,9 @@ def leaves(value: Any, name: str, depth: int = 0) -> Iterator[tuple[str, Any]]:
 
 
 def state_of(target: Any) -> dict[str, torch.Tensor]:
-    """Parameters and buffers of a module, or of the module that a method belongs to."""
-    owner = getattr(target, "__self__", target)
+    """Parameters and buffers of a module, or of that which a method or step belongs to."""
+    owner = getattr(target, "__self__", getattr(target, "model", target))
+    owner = target if isinstance(target, torch.nn.Module) else owner
     if not isinstance(owner, torch.nn.Module):
         return {}
     return {**dict(owner.named_parameters()), **dict(owner.named_buffers())}

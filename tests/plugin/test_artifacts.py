@@ -59,6 +59,9 @@ def random(x):
 def two_faced(x):
     return x + 1 if torch.compiler.is_compiling() else x
 
+def total(out):
+    return out["out"].sum()
+
 class Net(nn.Module):
     def __init__(self):
         super().__init__()
@@ -118,6 +121,8 @@ SHOWN = {
     "compileguard(counting, backend=forgetful)(ones(3), ones(1))": "argument[1] after the call",
     "compileguard(flat, backend=copied)(ones(2, 3))": "memory of output: compiled []",
     "compileguard(two_faced, backend='aot_eager', dynamic=False)(ones(2))": "output: Tensor-likes",
+    "m = Net(); compileguard.training(m, torch.optim.SGD(m.parameters(), lr=1), total, "
+    "backend=wrong_gradient)({'x': {'in': ones(2, 3)}})": "linear.weight.grad: Tensor-likes",
     "compileguard(sine, backend=scaled)((x := ones(2, requires_grad=True)) * 1)": "gradient of",
 }
 

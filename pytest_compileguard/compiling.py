@@ -1,0 +1,57 @@
+"""Compiles a copy of a target: the whole of it, or, of a training step, what is to be compiled."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from pytest_compileguard import dynamo
+from pytest_compileguard.training_step import TrainingStep
+
+
+def compiled(twin: Any, arguments: dict[str, Any], *, whole: bool = False) -> Callable[..., Any]:
+    """Compile a plain copy with the given arguments of ``torch.compile``.
+
+    Of a training step, the optimizer too if that is asked for; with ``whole``, also one
+    whose original compiled itself.
+    """
+
+    def compile_(part: Any) -> Any:
+        with dynamo.configured():
+            return torch.compile(part, **arguments)
+
+    if not isinstance(twin, TrainingStep):
+        return compile_(twin)  # type: ignore[no-any-return]
+    return twin.compiled_by(compile_, optimizer=whole and twin.optimizer_is_compiled)
+
+
+def compiled_again(twin: Any, real: Any, arguments: dict[str, Any]) -> Callable[..., Any]:
+    """Compile a plain copy as the check, or the test itself, compiled the original."""
+    if not isinstance(real, TrainingStep):
+        form = _form(real)
+        return compiled(twin, arguments) if form is None else form.compile(twin)
+    step: Any = compiled(twin, arguments)
+    model, update = _form(real.model), _form(real.optimizer.step)
+    step.model = step.model if model is None else model.compile(twin.model)
+    step.update = step.update if update is None else update.compile(twin.optimizer.step)
+    return step  # type: ignore[no-any-return]
+
+
+def compiles_itself(target: Any) -> bool:
+    """Whether the test compiled the target; of a training step, its model."""
+    return _form(target.model if isinstance(target, TrainingStep) else target) is not None
+
+
+def is_compiled(part: Any) -> bool:
+    """Whether the test compiled a part of a training step."""
+    return _form(part) is not None
+
+
+def _form(target: Any) -> dynamo.InPlace | None:
+    """How the target is compiled; of a method, its function."""
+    if isinstance(target, types.MethodType):
+        return dynamo.compiled_form(target.__func__)
+    return dynamo.compiled_form(target)
