@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 from pytest_compileguard.observation import Departure, Extreme, Reproduction
 from pytest_compileguard.wording import call_text, frame_text
 
@@ -35,7 +37,7 @@ def reproduction_lines(saved: Reproduction) -> tuple[str, ...]:
     if saved.problem:
         return (f"no reproduction was saved: {saved.problem}",)
     missing = tuple(f"  to be filled in: {text}" for text in saved.missing)
-    return (f"reproduce it: python {saved.file}", *missing)
+    return (f"reproduce it: python {shlex.quote(saved.file)}", *missing)
 
 
 def _graph(departure: Departure) -> str:

@@ -98,6 +98,11 @@ OPTIONS: tuple[Option, ...] = (
         ini=False,
     ),
     Option(
+        name="no-locate",
+        kind="flag",
+        help="don't make a failing call again to find the stage of the compiler it departs at",
+    ),
+    Option(
         name="artifacts",
         kind="path",
         metavar="DIR",
@@ -138,6 +143,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     backend: str | None = None
     baseline_dir: Path | None = None
     json: Path | None = None
+    no_locate: bool = False
     artifacts: Path | None = None
     max_time_s: float | None = None
     warmup: int | None = None

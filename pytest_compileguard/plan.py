@@ -82,6 +82,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     max_cudagraph_skips: int | None = None
     watched: bool = False
     """Whether a block was only watched: nothing to compare, nothing to time."""
+    locates: bool = True
+    """Whether a failing call is made again to find where it departs."""
     artifacts: Path | None = None
     """Folder below which a failing call is saved; ``None``: nowhere."""
     recording_arguments: tuple[str, ...] = ()
@@ -130,6 +132,7 @@ def make_plan(
         watched=watched,
         strict=options.strict,
         update_baseline=options.update_baseline,
+        locates=not options.no_locate,
         artifacts=options.artifacts,
         recording_arguments=options.recording_arguments(nodeid),
     )

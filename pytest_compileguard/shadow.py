@@ -164,7 +164,7 @@ class Shadow:
 
     def locate(self, plan: Plan) -> Departure | None:
         """Find where the first failing call departs; all compiled code is dropped for it."""
-        if self.failed is None:
+        if self.failed is None or not plan.locates:
             return None
         dynamo.load_backend(self._plan.arguments.backend)
         return locate(self.failed, self._compile_again, plan, own=self.compiled_already)

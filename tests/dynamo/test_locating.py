@@ -230,6 +230,22 @@ def test_call_starts_from_the_parameters_that_it_had() -> None:
     assert extreme.eager != "7"
 
 
+def test_locating_can_be_left_out(run_suite: RunSuite) -> None:
+    suite = """
+        import torch
+
+        def wrong(graph, inputs):
+            return lambda *args: [out * 2 for out in graph(*args)]
+
+        def test_it(compileguard):
+            compileguard(lambda x: x.sin(), backend=wrong)(torch.ones(3))
+    """
+    run = run_suite(suite, "--compileguard-no-locate")
+    run.result.assert_outcomes(failed=1)
+    assert run.check["departure"] is None
+    assert "stage" not in run.text
+
+
 MODULE = """
 import pytest
 import torch
