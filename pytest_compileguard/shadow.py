@@ -16,7 +16,7 @@ import torch
 
 from pytest_compileguard import dynamo
 from pytest_compileguard.compile_error import explain_error
-from pytest_compileguard.compiling import compiled, compiled_again, compiles_itself
+from pytest_compileguard.compiling import compiled, compiled_again, compiled_part, compiles_itself
 from pytest_compileguard.errors import IsolationError
 from pytest_compileguard.isolation.ambient import Ambient, RandomState, ambient, random_state
 from pytest_compileguard.isolation.fingerprint import fingerprints
@@ -70,7 +70,7 @@ class Shadow:
     def call(self, index: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ShadowCall:
         """Make the real call, then its shadow. Only the real call's exceptions are kept."""
         __tracebackhide__ = True
-        made = ShadowCall(index=index, hindrances=dynamo.hindrances(self._target))
+        made = ShadowCall(index=index, hindrances=dynamo.hindrances(compiled_part(self._target)))
         before, modes = random_state(), ambient()
         sides = self._prepare(made, args, kwargs)
         fingerprints = self._fingerprints()
