@@ -29,14 +29,15 @@ def import_roots(modules: list[str], folder: Path) -> list[str]:
     """Folders that imports start from, beside those of Python itself, relative to ``folder``."""
     roots = [_root(name) for name in modules]
     roots += [Path(entry) for entry in sys.path if entry and Path(entry).is_dir()]
-    installed = [Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib")]
-    own = dict.fromkeys(
-        root.resolve()
-        for root in roots
-        if root is not None
-        and not any(root.resolve().is_relative_to(p.resolve()) for p in installed)
-    )
-    return [_relative(root, folder) for root in own]
+    own = dict.fromkeys(root.resolve() for root in roots if root is not None)
+    return [_relative(root, folder) for root in own if not _is_installed(root)]
+
+
+def _is_installed(root: Path) -> bool:
+    """Whether any interpreter with the same packages finds it by itself."""
+    standard = Path(sysconfig.get_path("stdlib")).resolve()
+    packages = {"site-packages", "dist-packages"}
+    return root.is_relative_to(standard) or bool(packages & set(root.parts))
 
 
 def _root(module: str) -> Path | None:

@@ -33,7 +33,7 @@ def main() -> int:
     differences = compared(side(compiled=True), side(compiled=False))
     for difference in differences:
         print(difference)  # noqa: T201
-    print(f"{len(differences)} differences" if differences else "no difference")  # noqa: T201
+    print(f"differences: {len(differences)}" if differences else "no difference")  # noqa: T201
     return 1 if differences else 0
 
 
