@@ -13,7 +13,7 @@ _STAGES = {
     "aot_eager_decomp_partition": "decompositions, or what the partitioner keeps and recomputes",
     "inductor": "inductor: its graph passes, fusion, or generated kernels",
 }
-_BACKEND = "the backend itself; the stages below it agree"
+_BACKEND = "the backend itself"
 
 
 def departure_lines(departure: Departure) -> tuple[str, ...]:
