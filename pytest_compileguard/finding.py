@@ -29,6 +29,8 @@ class Finding(Record):
     file: str = ""
     """Where it is to be changed; empty if no place is known."""
     line: int = 0
+    warns: bool = False
+    """Whether it is listed at the end of the run although nothing fails by it."""
 
 
 class Speed(Record):

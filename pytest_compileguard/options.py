@@ -7,8 +7,9 @@ resolved in ``plan.make_plan`` for what a test can say, and here for the rest.
 
 from __future__ import annotations
 
+import argparse
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
 PREFIX = "--compileguard-"
 INI_PREFIX = "compileguard_"
 UPDATE_BASELINE = f"{PREFIX}update-baseline"
+UPDATE_IN_CI = f"{PREFIX}update-in-ci"
+
+UpdateMode = Literal["all", "new", "improved"]
+Improvements = Literal["offer", "fail"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,13 +36,16 @@ class Option:
 
     name: str
     """With dashes, without the prefix."""
-    kind: Literal["flag", "text", "path", "number", "count"]
+    kind: Literal["flag", "text", "path", "number", "count", "choice"]
     help: str
     ini: bool = True
     """Whether an ini key of the same name exists (with underscores)."""
     metavar: str | None = None
     repeated: bool = False
     """Whether a command that records must repeat it, as results depend on it."""
+    choices: tuple[str, ...] = ()
+    bare: str = ""
+    """The choice that the option stands for without a value; empty: it needs one."""
 
     @property
     def flag(self) -> str:
@@ -52,13 +60,37 @@ class Option:
     def field(self) -> str:
         return self.name.replace("-", "_")
 
+    @property
+    def usage(self) -> str:
+        """The option with what it takes, as help and README show it."""
+        values = "|".join(self.choices)
+        if self.bare:
+            return f"{self.flag}[={values}]"
+        return f"{self.flag} {values or self.metavar}" if values or self.metavar else self.flag
+
 
 OPTIONS: tuple[Option, ...] = (
     Option(
         name="update-baseline",
-        kind="flag",
-        help="record the results of all passing checks as the new baseline",
+        kind="choice",
+        choices=("all", "new", "improved"),
+        bare="all",
+        help="record the results of passing checks as the new baseline: of all of them, of those "
+        "that have none, or of those that became better",
         ini=False,
+    ),
+    Option(
+        name="update-in-ci",
+        kind="flag",
+        help="let baselines be recorded where the environment variable CI is set",
+        ini=False,
+    ),
+    Option(
+        name="improvements",
+        kind="choice",
+        choices=("offer", "fail"),
+        help="what a number better than its baseline does: offer to tighten it (the default), "
+        "or fail until it is recorded",
     ),
     Option(
         name="strict",
@@ -136,7 +168,9 @@ OPTIONS: tuple[Option, ...] = (
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """The options of one session. ``None``: neither command line nor ini says."""
 
-    update_baseline: bool = False
+    update_baseline: UpdateMode | None = None
+    update_in_ci: bool = False
+    improvements: Improvements | None = None
     strict: bool = False
     no_timing: bool = False
     disable: bool = False
@@ -159,7 +193,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         """Give what to pass to pytest, from the same folder, to record one test again."""
         module, separator, test = nodeid.partition("::")
         path = _way(self.called_in, self.rootpath / module) if module else ""
-        return (f"{path}{separator}{test}", *self.repeated, UPDATE_BASELINE)
+        return (f"{path}{separator}{test}", *self.repeated)
 
 
 def add_options(parser: pytest.Parser) -> None:
@@ -168,14 +202,36 @@ def add_options(parser: pytest.Parser) -> None:
     for option in OPTIONS:
         # The default is None, so that an ini key is not hidden by it.
         arguments: dict[str, Any] = {"dest": option.dest, "default": None, "help": option.help}
+        names: tuple[str, ...] = (option.flag,)
         if option.kind == "flag":
             arguments |= {"action": "store_const", "const": True}
+        elif option.bare:
+            names += tuple(f"{option.flag}={choice}" for choice in option.choices)
+            arguments |= {"action": _BareOrChosen, "nargs": 0, "const": option.bare}
         else:
-            arguments["metavar"] = option.metavar
-        group.addoption(option.flag, **arguments)
+            arguments["metavar"] = option.metavar or f"{{{','.join(option.choices)}}}"
+        group.addoption(*names, **arguments)
         if option.ini:
             kind: Literal["bool", "string"] = "bool" if option.kind == "flag" else "string"
             parser.addini(option.dest, option.help, type=kind, default=None)
+
+
+class _BareOrChosen(argparse.Action):
+    """Store what stands behind the ``=``, or the constant where there is no ``=``.
+
+    Each form is a name of the option, whole: with an optional value argparse would take the
+    path that follows a bare option for its value.
+    """
+
+    def __call__(
+        self,
+        _parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        _values: str | Sequence[Any] | None,
+        option_string: str | None = None,
+    ) -> None:
+        chosen = (option_string or "").partition("=")[2]
+        setattr(namespace, self.dest, chosen or self.const)
 
 
 def options_from_config(config: pytest.Config) -> Options:
@@ -195,7 +251,16 @@ def options_from_config(config: pytest.Config) -> Options:
             f"{UPDATE_BASELINE}: nothing can be recorded while checks are disabled; leave out "
             f"{PREFIX}disable, or set {INI_PREFIX}disable to false"
         )
+    if options.update_baseline and _is_ci() and not options.update_in_ci:
+        raise OptionError(
+            f"{UPDATE_BASELINE}: refused, since the environment variable CI is set: a run in CI "
+            f"must not move what it is held to; record elsewhere, or add {UPDATE_IN_CI}"
+        )
     return options
+
+
+def _is_ci() -> bool:
+    return os.environ.get("CI", "").lower() not in ("", "0", "false")
 
 
 def _resolve(config: pytest.Config, option: Option) -> Any:
@@ -209,6 +274,8 @@ def _resolve(config: pytest.Config, option: Option) -> Any:
         return bool(value)
     if value is None or value == "":
         return None
+    if option.kind == "choice":
+        return _choice(option, str(value), origin)
     return _READERS[option.kind](str(value), origin, base)
 
 
@@ -232,6 +299,12 @@ def _way(start: Path, end: Path) -> str:
         return Path(os.path.relpath(end, start)).as_posix()
     except ValueError:  # on another drive
         return end.as_posix()
+
+
+def _choice(option: Option, value: str, origin: str) -> str:
+    if value not in option.choices:
+        raise OptionError(f"{origin}: {value!r}: must be one of {', '.join(option.choices)}")
+    return value
 
 
 def _text(value: str, _origin: str, _base: Path) -> str:

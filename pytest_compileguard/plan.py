@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from pytest_compileguard.options import Options
+from pytest_compileguard.metrics import NOISE_THRESHOLD
+from pytest_compileguard.options import Improvements, Options, UpdateMode
 from pytest_compileguard.spec import CompileCheck
 
 DEFAULT_WARMUP = 10
 DEFAULT_MAX_TIME_S = 1.0
-DEFAULT_NOISE_THRESHOLD = 0.1
 
 # Backends that run eager kernels: a speedup of theirs says nothing about what a user would get.
 UNTIMED_BACKENDS = ("eager", "aot_eager", "aot_eager_decomp_partition")
@@ -76,7 +76,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     untimed: str | None
     """Why nothing is timed, or ``None``."""
     strict: bool
-    update_baseline: bool
+    update_baseline: UpdateMode | None
     allow_graph_breaks: tuple[str, ...] = ()
     max_kernels: int | None = None
     max_cudagraph_skips: int | None = None
@@ -86,8 +86,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a failing call is made again to find where it departs."""
     artifacts: Path | None = None
     """Folder below which a failing call is saved; ``None``: nowhere."""
+    improvements: Improvements = "offer"
     recording_arguments: tuple[str, ...] = ()
-    """What to pass to pytest to record this check; empty: the node id will do."""
+    """What to pass to pytest to run this check alone; empty: the node id will do."""
 
     @property
     def key(self) -> str:
@@ -123,7 +124,7 @@ def make_plan(
         atol=_value(spec.atol),
         warmup=_first(_value(spec.warmup), options.warmup, DEFAULT_WARMUP),
         max_time_s=_first(_value(spec.max_time_s), options.max_time_s, DEFAULT_MAX_TIME_S),
-        noise_threshold=_first(options.noise_threshold, DEFAULT_NOISE_THRESHOLD),
+        noise_threshold=_first(options.noise_threshold, NOISE_THRESHOLD),
         untimed="a watched block is not timed"
         if watched
         else _why_untimed(
@@ -134,6 +135,7 @@ def make_plan(
         update_baseline=options.update_baseline,
         locates=not options.no_locate,
         artifacts=options.artifacts,
+        improvements=options.improvements or "offer",
         recording_arguments=options.recording_arguments(nodeid),
     )
 

@@ -41,7 +41,7 @@ def judge(
         plan: What was wanted, with all limits.
         observation: What was seen.
         environment: Where; ``None`` if nothing ran that could tell.
-        baseline: What is stored, or why that is not known. Unused in update mode.
+        baseline: What is stored, or why that is not known. Unused where all is recorded.
     """
     wall, device = _speed(plan, observation, "wall"), _speed(plan, observation, "device")
     compiled = compile_problem(observation.compile) is None
@@ -51,10 +51,12 @@ def judge(
         *speed_findings(plan, observation.speed, wall=wall, device=device),
     )
     recordable = environment is not None and _is_recordable(plan, observation, findings)
-    if plan.update_baseline:
+    if plan.update_baseline == "all":
         compared: tuple[Finding, ...] = (update_finding(recordable=recordable),)
     else:
-        compared = baseline_findings(plan, observation, wall, device, baseline)
+        compared = baseline_findings(
+            plan, observation, wall, device, baseline, recordable=recordable
+        )
     return Verdict(
         nodeid=plan.nodeid,
         name=plan.name,

@@ -22,20 +22,24 @@ def limits() -> str:
 def options() -> str:
     rows = []
     for option in OPTIONS:
-        flag = f"{option.flag} {option.metavar}" if option.metavar else option.flag
+        usage = option.usage.replace("|", "\\|")
         ini = f"`{option.dest}`" if option.ini else "-"
-        rows.append(f"| `{flag}` | {ini} | {option.help} |")
+        rows.append(f"| `{usage}` | {ini} | {option.help} |")
     return "\n".join(["| option | ini key | meaning |", "| --- | --- | --- |", *rows])
 
 
 def metric_table() -> str:
-    policies = {"gate": "fails", "show": "is shown"}
+    policies = {"gate": "fails", "warn": "warns", "show": "is told"}
     rows = [
-        f"| {m.label} | {m.better} | {policies[m.policy]} | {m.meaning} |"
-        for m in (*metrics.FACTS, metrics.SPEEDUP)
+        f"| {m.label} | {m.better} | {_tolerance(m)} | {policies[m.policy]} | {m.meaning} |"
+        for m in metrics.TABLE
     ]
-    head = "| number | better | worse than the baseline | meaning |"
-    return "\n".join([head, "| --- | --- | --- | --- |", *rows])
+    head = "| number | better | tolerance | worse than the baseline | meaning |"
+    return "\n".join([head, "| --- | --- | --- | --- | --- |", *rows])
+
+
+def _tolerance(metric: metrics.Metric) -> str:
+    return f"{100 * metric.tolerance:g} % (noise threshold)" if metric.tolerance else "none"
 
 
 def _field_docs(record: type) -> dict[str, str]:

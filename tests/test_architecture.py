@@ -78,6 +78,8 @@ ROOMS: dict[str, Room] = {
     "departure_text": Room(),
     "parity_findings": Room(),
     "speed_findings": Room(),
+    "baseline_advice": Room(),
+    "baseline_speed_findings": Room(),
     "baseline_findings": Room(),
     "verdict": Room(),
     "report": Room(),

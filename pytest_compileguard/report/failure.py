@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import zip_longest
 from pathlib import Path
 
-from pytest_compileguard.baseline_findings import UPDATE
+from pytest_compileguard.baseline_advice import UPDATE
 from pytest_compileguard.finding import Finding, Status, Verdict
 from pytest_compileguard.report.labels import (
     crowded_tests,

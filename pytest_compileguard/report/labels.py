@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from pytest_compileguard.finding import Finding, Status, Verdict
-from pytest_compileguard.metrics import FACTS
+from pytest_compileguard.metrics import TABLE
 
-_LABELS = {metric.name: metric.label for metric in FACTS}
+_LABELS = {metric.name: metric.label for metric in TABLE}
 _PRECONDITIONS = ("compiled", "fallbacks")
 
 

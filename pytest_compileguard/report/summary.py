@@ -7,27 +7,29 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pytest_compileguard.finding import Status, Verdict
+from pytest_compileguard.baseline_advice import TIGHTEN
+from pytest_compileguard.finding import Finding, Status, Verdict
 from pytest_compileguard.metrics import facts_of
 from pytest_compileguard.observation import CompileObservation, ParityObservation, Record
 from pytest_compileguard.report.labels import (
     crowded_tests,
     finding_label,
     is_improvement,
+    metric_label,
     shown_findings,
     status_label,
 )
 from pytest_compileguard.report.plain_text import plain, plain_line, relative, shortened
 from pytest_compileguard.speed_findings import speed_text
-from pytest_compileguard.wording import counted, factor_text
+from pytest_compileguard.wording import MOST_LINES, counted, factor_text
 
 NOT_KNOWN = "-"
 _GAP = "  "
 _LEAST_NAME = 16
 _SHARE_OF_NAMES = 4
 _MOST_IN_LINE = 240
+_MOST_OF_COMMAND = 1200
 _UNCLEAR: tuple[Status, ...] = ("inconclusive", "not_checked")
-_UPDATE = "--compileguard-update-baseline"
 
 
 class SummaryLine(Record, frozen=True):
@@ -81,7 +83,8 @@ def summary_lines(
         for row, verdict in zip(rows, listed, strict=True):
             lines.append(_coloured(row, verdict))
             lines += _details(verdict, rootpath) if verbosity > 0 else ()
-    return [*lines, _totals(ordered), *_reasons(ordered), *_improvements(ordered)]
+    told = (*_reasons(ordered), *_warnings(ordered, rootpath), *_improvements(ordered))
+    return [*lines, _totals(ordered), *told]
 
 
 def _table(verdicts: Sequence[Verdict], crowded: frozenset[str], width: int) -> list[str]:
@@ -127,7 +130,7 @@ def _fitted(name: str, width: int) -> str:
 def _coloured(text: str, verdict: Verdict) -> SummaryLine:
     if verdict.fails:
         return SummaryLine(text=text, red=True)
-    clear = all(finding.status == "passed" for finding in verdict.findings)
+    clear = all(f.status == "passed" and not f.warns for f in verdict.findings)
     return SummaryLine(text=text, green=clear, yellow=not clear)
 
 
@@ -175,6 +178,18 @@ def _reasons(verdicts: Sequence[Verdict]) -> list[SummaryLine]:
     return [SummaryLine(text=plain_line(text, _MOST_IN_LINE), yellow=True) for text in texts]
 
 
+def _warnings(verdicts: Sequence[Verdict], rootpath: Path | None) -> list[SummaryLine]:
+    """List what is worse than the baseline without failing."""
+    texts = []
+    for verdict in verdicts:
+        for finding in verdict.findings:
+            if finding.warns:
+                texts.append(f"warning: {plain(verdict.key)}: {_change(finding)}")
+                texts += [f"  {line}" for line in finding.evidence]
+    shown = [plain_line(relative(text, rootpath), _MOST_IN_LINE) for text in texts]
+    return [SummaryLine(text=text, yellow=True) for text in shown]
+
+
 def _improvements(verdicts: Sequence[Verdict]) -> list[SummaryLine]:
     """Offer to tighten baselines that are worse than what was observed."""
     sound = (verdict for verdict in verdicts if verdict.recordable and not verdict.fails)
@@ -182,8 +197,29 @@ def _improvements(verdicts: Sequence[Verdict]) -> list[SummaryLine]:
     if not better:
         return []
     count = counted(len(better), "check")
-    text = f"better than the baseline: {count}; record with {_UPDATE}"
-    return [SummaryLine(text=text, green=True)]
+    texts = [f"better than the baseline: {count}; record with {TIGHTEN}"]
+    texts += [_offer(verdict) for verdict in better[:MOST_LINES]]
+    if len(better) > MOST_LINES:
+        texts.append(f"  and {len(better) - MOST_LINES} more")
+    return [SummaryLine(text=text, green=True) for text in texts]
+
+
+def _offer(verdict: Verdict) -> str:
+    """Give the numbers that became better, and the command that records them."""
+    found = [finding for finding in verdict.findings if is_improvement(finding)]
+    numbers = ", ".join(_change(finding) for finding in found)
+    return plain_line(f"  tighten: {numbers}, run {found[0].remedy}", _MOST_OF_COMMAND)
+
+
+def _change(finding: Finding) -> str:
+    label, stored, observed = (
+        metric_label(finding.metric),
+        finding.baseline,
+        finding.observed,
+    )
+    if isinstance(observed, float) and isinstance(stored, float | int):
+        return f"{label} {factor_text(stored)} -> {factor_text(observed)}"
+    return f"{label} {stored} -> {observed}"
 
 
 def _graphs(verdict: Verdict) -> str:

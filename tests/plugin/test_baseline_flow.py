@@ -249,7 +249,38 @@ def test_an_improvement_passes_and_is_offered(run_suite: RunSuite) -> None:
 
     run.result.assert_outcomes(passed=1)
     assert run.findings("baseline.graph_breaks")[0]["status"] == "passed"
-    run.result.stdout.fnmatch_lines([f"better than the baseline: 1 check; record with {UPDATE}"])
+    run.result.stdout.fnmatch_lines(
+        [
+            f"better than the baseline: 1 check; record with {UPDATE}=improved",
+            "  tighten: graph breaks 1 -> 0, break events 1 -> 0, graphs 2 -> 1, run pytest *",
+        ]
+    )
+
+
+def test_an_improvement_fails_where_that_is_wanted(run_suite: RunSuite) -> None:
+    recorded(run_suite, library=WORSE)
+
+    run = run_suite(SUITE, "--compileguard-improvements=fail", library=GOOD)
+
+    run.result.assert_outcomes(failed=1)
+    run.result.stdout.fnmatch_lines(
+        [
+            "  graph breaks   observed 0    baseline 1    tighten: 1 -> 0",
+            f"      better than the baseline, which is to be tightened: pytest * {UPDATE}=improved",
+        ]
+    )
+    run_suite(SUITE, f"{UPDATE}=improved", library=GOOD).result.assert_outcomes(passed=1)
+    again = run_suite(SUITE, "--compileguard-improvements=fail", library=GOOD)
+    again.result.assert_outcomes(passed=1)
+
+
+def test_a_break_that_comes_where_another_goes_is_named(run_suite: RunSuite) -> None:
+    recorded(run_suite, library=WORSE)
+
+    other = WORSE.replace("target(x):", "target(x):\n    return inner(x)\n\ndef inner(x):")
+    run = run_suite(SUITE, library=other)
+
+    run.result.stdout.fnmatch_lines(["*new: library.py:* in inner    print*"])
 
 
 TIMED = """

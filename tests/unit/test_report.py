@@ -150,7 +150,7 @@ def verdict_of(
         noise_threshold=0.1,
         untimed=None,
         strict=False,
-        update_baseline=False,
+        update_baseline=None,
     )
     observation = Observation(
         compile=compilation, parity=parity, speed=speed or speed_of(1.3, 1.32)
@@ -301,11 +301,13 @@ test_mlp: 3 of 8 checks failed
 --compileguard-update-baseline
   speedup        observed 1.31x    baseline 2.00x    [1.30, 1.32] at 99 %, wall clock
     beyond the noise threshold of 30 %
+    eager time 0.3904 ms, baseline 0.3 ms
+    compiled time 0.298 ms, baseline 0.15 ms
       if this is wanted, record it: pytest tests/test_mlp.py::test_mlp \
 --compileguard-update-baseline
 passed: graph breaks 1, no limit, recompiles 0 of 1, parity 3 of 3 calls, \
 speedup 1.31x [1.30, 1.32], limit 1.20x, \
-baseline graphs improved 3 -> 2; record with --compileguard-update-baseline"""
+baseline graphs tighten: 3 -> 2"""
 
 
 def test_a_regression_says_what_was_stored_and_how_to_accept_it() -> None:
@@ -458,7 +460,10 @@ record with --compileguard-update-baseline
 not checked: graph breaks, recompiles, baseline in 1 check: nothing was compiled
 not checked: parity in 1 check: it was never called
 not checked: speedup in 1 check: timing is off (--compileguard-no-timing)
-better than the baseline: 1 check; record with --compileguard-update-baseline"""
+better than the baseline: 1 check; record with --compileguard-update-baseline=improved
+  tighten: graphs 3 -> 1, run pytest \
+'tests/test_long_name_of_a_module.py::TestTransformers::test_encoder[bf16-512]' \
+--compileguard-update-baseline=improved"""
 TABLES = {
     100: """\
 check                           graphs  breaks  recompiles  parity             speedup       verdict
@@ -507,7 +512,7 @@ def test_a_wide_terminal_shows_the_time_of_compiling() -> None:
 def test_a_check_that_fails_is_not_offered_as_a_better_baseline() -> None:
     slower = verdict_of(baseline=STORED)
     assert slower.fails
-    assert "baseline graphs improved 3 -> 1" in failure_text([slower], rootpath=ROOT)
+    assert "baseline graphs tighten: 3 -> 1" in failure_text([slower], rootpath=ROOT)
     assert "better than the baseline" not in texts([slower])
 
 

@@ -76,7 +76,7 @@ def make_plan(**changes: Any) -> Plan:
         noise_threshold=0.1,
         untimed=None,
         strict=False,
-        update_baseline=False,
+        update_baseline=None,
     )
     return msgspec.structs.replace(plan, **changes)
 
@@ -901,7 +901,8 @@ def test_each_gated_fact_on_both_sides_of_its_baseline(
     if status == "failed":
         assert finding.message == "recorded with torch 2.13.0 on NVIDIA H200"
     else:
-        assert finding.message.startswith(f"improved {stored} -> {finding.observed}; record with")
+        assert finding.message == f"tighten: {stored} -> {finding.observed}"
+        assert finding.remedy == f"{COMMAND}=improved"
 
 
 def test_equal_facts_are_one_finding() -> None:
@@ -948,11 +949,66 @@ def test_a_break_that_moved_is_known_and_another_one_is_named(*, stored: str, ne
     seen = make_compilation(break_sites=(make_site(),))
     baseline = make_baseline(facts=make_facts(seen, breaks=(stored,)))
     verdict = verdict_of(compilation=seen, baseline=baseline, max_graph_breaks=1)
-    finding = finding_of(verdict, "baseline")
+    assert finding_of(verdict, "baseline").status == "passed"
+    assert verdict.outcome == "passed"
+    found = [f for f in verdict.findings if f.metric == "baseline.new_break_sites"]
+    assert bool(found) is new
+    if new:
+        expected = "new: /repo/models/mlp.py:41 in forward    print(x.shape)"
+        assert found[0].evidence[0] == expected
+        assert (found[0].warns, found[0].observed) == (True, 1)
+
+
+def test_a_break_that_came_is_named_beside_a_number_that_fails() -> None:
+    seen = make_compilation(break_sites=(make_site(),))
+    facts = make_facts(seen, breaks=("other.py:1 in f: no",), graphs=1)
+    verdict = verdict_of(
+        compilation=seen, baseline=make_baseline(facts=facts), max_graph_breaks=None
+    )
+    assert finding_of(verdict, "baseline.graphs").status == "failed"
+    assert finding_of(verdict, "baseline.new_break_sites").warns
+
+
+@pytest.mark.parametrize(
+    ("observed", "note", "warns"),
+    (
+        ({"kernels": 4}, "", True),
+        ({"kernels": 2}, "", False),
+        ({"kernels": 4}, "recorded with torch 2.12, this is 2.13", False),
+    ),
+)
+def test_more_kernels_of_the_same_torch_warn(
+    observed: dict[str, int], note: str, *, warns: bool
+) -> None:
+    baseline = make_baseline(facts=make_facts(kernels=3), facts_note=note)
+    verdict = verdict_of(compilation=make_compilation(**observed), baseline=baseline)
+    assert verdict.outcome == "passed"
+    assert any(f.warns for f in verdict.findings) is warns
+
+
+def test_improvements_fail_where_that_is_wanted_until_they_are_recorded() -> None:
+    baseline = make_baseline(facts=make_facts(graphs=4), timing=make_timing(1.0))
+    offered = verdict_of(baseline=baseline)
+    assert offered.outcome == "passed"
+    verdict = verdict_of(baseline=baseline, improvements="fail")
+    assert verdict.outcome == "failed"
+    assert verdict.recordable
+    for metric in ("baseline.graphs", "baseline.speedup"):
+        finding = finding_of(verdict, metric)
+        assert finding.status == "failed"
+        assert f"tightened: {COMMAND}=improved" in finding.remedy
+    kept = verdict_of(baseline=baseline, improvements="fail", update_baseline="improved")
+    assert kept.outcome == "passed"
+
+
+def test_absolute_times_advise_and_never_fail() -> None:
+    baseline = make_baseline(timing=make_timing(eager_ms=0.001, compiled_ms=0.001))
+    finding = finding_of(verdict_of(baseline=baseline), "baseline.speedup")
     assert finding.status == "passed"
-    expected = "new: /repo/models/mlp.py:41 in forward    print(x.shape)"
-    assert (finding.evidence[:1] == (expected,)) is new
-    assert bool(finding.evidence) is new
+    assert [line.split(" ms")[0].rpartition(" ")[0] for line in finding.evidence] == [
+        "eager time",
+        "compiled time",
+    ]
 
 
 def test_a_worse_number_of_breaks_names_the_new_ones() -> None:
@@ -1101,7 +1157,7 @@ def test_a_missing_timing_beside_facts_is_visible() -> None:
 
 def test_update_mode_compares_nothing_and_says_what_it_will_do() -> None:
     baseline = make_baseline(facts=make_facts(graphs=0), timing=make_timing(9.0))
-    verdict = verdict_of(baseline=baseline, update_baseline=True)
+    verdict = verdict_of(baseline=baseline, update_baseline="all")
     finding = finding_of(verdict, "baseline")
     assert (finding.status, finding.message) == ("passed", "will be recorded")
     assert not [m for m in statuses_of(verdict) if m.startswith("baseline.")]
@@ -1121,7 +1177,7 @@ def test_update_mode_compares_nothing_and_says_what_it_will_do() -> None:
     ),
 )
 def test_only_a_fully_passing_check_is_recorded(changes: dict[str, Any]) -> None:
-    verdict = verdict_of(update_baseline=True, **changes)
+    verdict = verdict_of(update_baseline="all", **changes)
     assert not verdict.recordable
     finding = finding_of(verdict, "baseline")
     assert finding.status == "not_checked"
@@ -1194,7 +1250,7 @@ def test_a_green_verdict_has_compiled_compared_and_timed(
         speed=speed,
         max_graph_breaks=limit,
         max_recompiles=limit,
-        update_baseline=update,
+        update_baseline="all" if update else None,
     )
     if verdict.outcome != "passed":
         assert not (verdict.recordable and update)

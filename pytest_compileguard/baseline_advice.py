@@ -1,0 +1,83 @@
+"""What a comparison with the baseline says: better, worse, or that there is nothing to compare."""
+
+from __future__ import annotations
+
+import shlex
+
+from pytest_compileguard.finding import Finding
+from pytest_compileguard.metrics import Change, Metric, Policy
+from pytest_compileguard.observation import Record
+from pytest_compileguard.options import UpdateMode
+from pytest_compileguard.plan import Plan
+
+UPDATE = "--compileguard-update-baseline"
+TIGHTEN = f"{UPDATE}=improved"
+
+
+def update_command(plan: Plan, mode: UpdateMode = "all") -> str:
+    """Give the command that records one test as this run was made, ready for a shell."""
+    option = UPDATE if mode == "all" else f"{UPDATE}={mode}"
+    return shlex.join(("pytest", *(plan.recording_arguments or (plan.nodeid,)), option))
+
+
+def unchecked(metric: str, reason: str) -> Finding:
+    """Say why a number was not compared where recording would not help."""
+    return Finding(metric=metric, status="not_checked", message=reason)
+
+
+def missing(plan: Plan, metric: str, note: str, *, recordable: bool) -> Finding:
+    """Say that nothing is stored; in the mode that records what is new, that it will be."""
+    if plan.update_baseline == "new" and recordable:
+        return Finding(metric=metric, status="passed", message=f"{note}: will be recorded")
+    return incomparable(plan, metric, note)
+
+
+def incomparable(plan: Plan, metric: str, note: str) -> Finding:
+    """Say why what is stored can't be compared with, and how to record it anew."""
+    return Finding(
+        metric=metric,
+        status="not_checked",
+        message=f"{note or 'none'}; record with {UPDATE}",
+        remedy=update_command(plan),
+    )
+
+
+class Moved(Record):
+    """A number that changed beyond its tolerance."""
+
+    metric: Metric
+    change: Change
+    observed: float
+    stored: float
+
+
+def compared(
+    plan: Plan, moved: Moved, *, message: str, evidence: tuple[str, ...] = ()
+) -> Finding | None:
+    """Make the finding of a number that changed; ``None`` if it is only to be told."""
+    policy, better = moved.metric.policy, moved.change == "better"
+    if policy == "show" or (policy == "warn" and better):
+        return None
+    refused = plan.improvements == "fail" and plan.update_baseline is None
+    fails = policy == "gate" and (refused or not better)
+    return Finding(
+        metric=f"baseline.{moved.metric.name}",
+        status="failed" if fails else "passed",
+        message=message,
+        observed=moved.observed,
+        baseline=moved.stored,
+        evidence=evidence,
+        remedy=_tighten(plan, fails=fails) if better else _accept(plan, policy),
+        warns=policy == "warn",
+    )
+
+
+def _tighten(plan: Plan, *, fails: bool) -> str:
+    command = update_command(plan, "improved")
+    return f"better than the baseline, which is to be tightened: {command}" if fails else command
+
+
+def _accept(plan: Plan, policy: Policy) -> str:
+    if policy == "warn":
+        return ""
+    return f"if this is wanted, record it: {update_command(plan)}"
