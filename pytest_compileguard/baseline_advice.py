@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shlex
+from itertools import zip_longest
 
+from pytest_compileguard.entries import printable
 from pytest_compileguard.finding import Finding
 from pytest_compileguard.metrics import Change, Metric, Policy
 from pytest_compileguard.observation import Record
@@ -40,6 +42,18 @@ def incomparable(plan: Plan, metric: str, note: str) -> Finding:
         message=f"{note or 'none'}; record with {UPDATE}",
         remedy=update_command(plan),
     )
+
+
+def other_inputs(stored: tuple[str, ...] | None, observed: tuple[str, ...]) -> str:
+    """Say where the inputs differ from those of the baseline; empty if they do not.
+
+    An entry that is older than the record of inputs is taken as it always was.
+    """
+    if stored is None or stored == observed:
+        return ""
+    pairs = zip_longest(stored, observed, fillvalue="none")
+    before, now = next((old, new) for old, new in pairs if old != new)
+    return f"recorded with other inputs: {printable(before)}, this run {printable(now)}"
 
 
 class Moved(Record):

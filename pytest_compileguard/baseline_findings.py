@@ -5,7 +5,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from pytest_compileguard.baseline_advice import Moved, compared, incomparable, missing, unchecked
+from pytest_compileguard.baseline_advice import (
+    Moved,
+    compared,
+    incomparable,
+    missing,
+    other_inputs,
+    unchecked,
+)
 from pytest_compileguard.baseline_speed_findings import timing_findings
 from pytest_compileguard.break_findings import site_lines
 from pytest_compileguard.compile_findings import compile_problem
@@ -15,6 +22,7 @@ from pytest_compileguard.metrics import FACTS, NEW_BREAK_SITES, Metric, facts_of
 from pytest_compileguard.observation import BreakSite, CompileObservation, NotObserved, Observation
 from pytest_compileguard.plan import Plan
 from pytest_compileguard.recompile_text import recompile_lines
+from pytest_compileguard.storable import inputs_of
 from pytest_compileguard.wording import counted
 
 if TYPE_CHECKING:
@@ -48,7 +56,8 @@ def baseline_findings(
         return (missing(plan, "baseline", note, recordable=recordable),)
     facts = _facts(plan, seen, baseline.facts, baseline.facts_note, recordable=recordable)
     timing, note = baseline.timing, baseline.timing_note
-    timings = timing_findings(plan, speed, device_speed, timing, note, recordable=recordable)
+    speeds = (speed, device_speed)
+    timings = timing_findings(plan, seen, speeds, timing, note, recordable=recordable)
     return (*facts, *timings)
 
 
@@ -68,6 +77,8 @@ def _facts(
         return (unchecked("baseline", "the numbers of the trace can't be trusted"),)
     if seen.calls != stored.calls:
         message = f"recorded with {counted(stored.calls, 'call')}, this run made {seen.calls}"
+        return (incomparable(plan, "baseline", message),)
+    if message := other_inputs(stored.inputs, inputs_of(seen.inputs)):
         return (incomparable(plan, "baseline", message),)
     origin = note or f"recorded with torch {stored.recorded.torch} on {stored.recorded.device}"
     found = tuple(

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from pytest_compileguard.baseline_advice import Moved, compared, incomparable, missing, unchecked
+from pytest_compileguard.baseline_advice import (
+    Moved,
+    compared,
+    incomparable,
+    missing,
+    other_inputs,
+    unchecked,
+)
 from pytest_compileguard.entries import TimingEntry, printable
 from pytest_compileguard.finding import Finding, Speed
 from pytest_compileguard.metrics import DEVICE_SPEEDUP, SPEEDUP, TIMINGS, noise_threshold
+from pytest_compileguard.observation import CompileObservation
 from pytest_compileguard.plan import Plan
 from pytest_compileguard.speed_findings import speed_text
+from pytest_compileguard.storable import inputs_of
 from pytest_compileguard.wording import factor_text
 
 _TIMES = tuple(metric for metric in TIMINGS if metric.policy == "show")
@@ -15,14 +24,24 @@ _TIMES = tuple(metric for metric in TIMINGS if metric.policy == "show")
 
 def timing_findings(
     plan: Plan,
-    speed: Speed | None,
-    device: Speed | None,
+    seen: CompileObservation,
+    speeds: tuple[Speed | None, Speed | None],
     stored: TimingEntry | None,
     note: str,
     *,
     recordable: bool,
 ) -> tuple[Finding, ...]:
-    """Compare on both clocks, as far as this run and the stored one were made alike."""
+    """Compare on both clocks, as far as this run and the stored one were made alike.
+
+    Args:
+        plan: What was wanted.
+        seen: What was compiled, with its inputs.
+        speeds: On the wall clock, and on the device clock.
+        stored: What is stored for this device model and torch.
+        note: Why there is nothing.
+        recordable: Whether this result could be recorded.
+    """
+    speed, device = speeds
     metric = f"baseline.{SPEEDUP.name}"
     if stored is None:
         # Without a number the finding about the speedup says so; nothing is missing here.
@@ -37,6 +56,8 @@ def timing_findings(
     ):
         mode = f", mode {stored.mode}" if stored.mode else ""
         message = f"recorded with backend {stored.backend}{mode}, {stored.clock} clock"
+        return (incomparable(plan, metric, message),)
+    if message := other_inputs(stored.inputs, inputs_of(seen.inputs)):
         return (incomparable(plan, metric, message),)
     return (_wall(plan, speed, stored), *_device(plan, device, stored))
 

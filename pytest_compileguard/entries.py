@@ -1,26 +1,16 @@
-"""What the files of a baseline hold, and the JSON it stands in. Pure: bytes and values, no files.
-
-The text is what ``json.dumps(..., indent=2, sort_keys=True)`` gives, the form that formatters of
-JSON in commit hooks agree on, so that they and this plugin don't rewrite each other's files.
-"""
+"""What the files of a baseline hold: entries, and what is told of how they were recorded."""
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Mapping
-from functools import lru_cache
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 
-import msgspec
 from msgspec import Meta
 
 from pytest_compileguard.metrics import FACTS
 from pytest_compileguard.observation import Record
 
-SCHEMA: Literal[1] = 1
-MAX_BYTES = 20_000_000
-"""More than any test module can need; a greater file is something else."""
+SCHEMA: Literal[2] = 2
 
 # Counts stay exact in every JSON reader; a time of 1e15 ms is an error of measurement.
 Count = Annotated[int, Meta(ge=0, le=2**53)]
@@ -28,12 +18,7 @@ Positive = Annotated[float, Meta(gt=0, lt=1e15)]
 FactsColumn = Annotated[str, Meta(pattern=r"^\S+ torch [0-9]{1,9}\.[0-9]{1,9}$")]
 TimingColumn = Annotated[str, Meta(pattern=r"^torch [0-9]{1,9}\.[0-9]{1,9}$")]
 
-_CONFLICT = re.compile(rb"^(<{7}|\|{7}|={7}|>{7})( .*)?\r?$", re.MULTILINE)
-_SHOWN_CHARACTERS = 100
-
-
-class DamagedError(ValueError):
-    """A text is no file of a baseline: the place in it, and what is wrong there."""
+LimitValue = Annotated[int, Meta(ge=0)] | Annotated[float, Meta(ge=0)] | tuple[str, ...]
 
 
 class Stored(Record, forbid_unknown_fields=True):
@@ -52,6 +37,10 @@ class Recorded(Stored):
     cuda: str | None
     driver: str | None
     platform: str
+    commit: str | None = None
+    """Of the repository: the one that was checked out; ``None``: none, or not known."""
+    limits: Mapping[str, LimitValue] | None = None
+    """What the check had to keep; ``None``: recorded before that was stored."""
 
 
 class FactsEntry(Stored):
@@ -69,6 +58,9 @@ class FactsEntry(Stored):
     mode: str | None
     calls: Count
     recorded: Recorded
+    inputs: tuple[str, ...] | None = None
+    """Shapes and dtypes of the tensors passed in, call by call, equal ones in a row together.
+    ``None``: recorded before they were stored, so that they can't be compared."""
 
     @property
     def numbers(self) -> dict[str, int]:
@@ -91,13 +83,15 @@ class TimingEntry(Stored):
     recorded: Recorded
     device_speedup: Positive | None = None
     """With launch gaps hidden; ``None`` where there is no such clock."""
+    inputs: tuple[str, ...] | None = None
+    """As in ``FactsEntry``."""
 
 
 class FactsFile(Stored):
     """The facts of one test module: check, then ``cpu torch 2.13``."""
 
     kind: Literal["facts"]
-    schema: Literal[1]
+    schema: Literal[2]
     entries: Mapping[str, Mapping[FactsColumn, FactsEntry]]
 
 
@@ -105,7 +99,7 @@ class TimingsFile(Stored):
     """The timings of one device model in one folder of tests: check, then ``torch 2.13``."""
 
     kind: Literal["timings"]
-    schema: Literal[1]
+    schema: Literal[2]
     entries: Mapping[str, Mapping[TimingColumn, TimingEntry]]
 
 
@@ -113,48 +107,6 @@ NO_FACTS = FactsFile(kind="facts", schema=SCHEMA, entries={})
 NO_TIMINGS = TimingsFile(kind="timings", schema=SCHEMA, entries={})
 
 F = TypeVar("F", FactsFile, TimingsFile)
-
-_ROWS: dict[type, Any] = {
-    FactsFile: dict[FactsColumn, FactsEntry],
-    TimingsFile: dict[TimingColumn, TimingEntry],
-}
-
-
-def encode(file: F) -> bytes:
-    """Write a file as text that ``decode`` reads back as the same value.
-
-    Raises:
-        DamagedError: It holds what a baseline can't hold, such as NaN.
-    """
-    text = json.dumps(msgspec.to_builtins(file), indent=2, sort_keys=True) + "\n"
-    data = text.encode("ascii")
-    decode(data, type(file))
-    return data
-
-
-def decode(data: bytes, file_type: type[F]) -> F:
-    """Read a file, strictly.
-
-    Raises:
-        DamagedError: It is damaged, too great, of another kind or of a newer schema.
-    """
-    if len(data) > MAX_BYTES:
-        raise DamagedError(f"more than {MAX_BYTES // 1_000_000} MB; a baseline is far smaller")
-    file: F = _decoded(data, file_type)
-    return file
-
-
-@lru_cache(maxsize=8)
-def _decoded(data: bytes, file_type: type[Any]) -> Any:
-    """Read a text once, though each check of a module asks for the same file."""
-    try:
-        file = msgspec.json.decode(data, type=file_type)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:  # the latter up to msgspec 0.22
-        raise DamagedError(printable(_explain(data, file_type, error))) from error
-    # Each of two equal keys may be the wanted one; JSON readers silently take the last.
-    if twin := _duplicate(json.loads(data, object_pairs_hook=_Pairs), ()):
-        raise DamagedError(f"{_json_path(twin)}: this key stands there twice")
-    return file
 
 
 def significant(number: float) -> float:
@@ -165,106 +117,3 @@ def significant(number: float) -> float:
 def printable(text: str) -> str:
     """Escape what would break a line of a terminal, or deceive its reader."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
-def _explain(data: bytes, file_type: type, error: Exception) -> str:
-    if flaw := _flaw_of_text(data):
-        return flaw
-    if isinstance(error, msgspec.ValidationError):
-        return _explain_value(data, file_type, error)
-    if "truncated" in str(error):
-        return f"{_line(data, len(data.rstrip()))}: the text ends too early (truncated)"
-    what, _, position = str(error).partition(" (byte ")
-    digits = position.rstrip(")")
-    return f"{_line(data, int(digits))}: {what}" if digits.isdigit() else what
-
-
-def _flaw_of_text(data: bytes) -> str | None:
-    """Find what is wrong with a text before it is looked at as JSON."""
-    if not data.strip():
-        return "the file is empty"
-    try:
-        data.decode("utf-8")
-    except UnicodeDecodeError as wrong:
-        return f"{_line(data, wrong.start)}: not UTF-8 (byte 0x{data[wrong.start]:02x})"
-    if conflict := _CONFLICT.search(data):
-        marker = _shortened(conflict.group().decode().rstrip())
-        return f"{_line(data, conflict.start())}: conflict marker {marker!r} of an unfinished merge"
-    return None
-
-
-def _explain_value(data: bytes, file_type: type, error: msgspec.ValidationError) -> str:
-    """Say where a value of the wrong type stands; msgspec leaves out the keys of mappings."""
-    try:
-        raw = json.loads(data)
-    except (ValueError, RecursionError):
-        raw = None
-    if not isinstance(raw, dict):
-        return _worded((), error)
-    schema = raw.get("schema")
-    if isinstance(schema, int) and schema > SCHEMA:
-        reads = f"this one reads schema {SCHEMA}"
-        return f"$.schema: {schema}: written by a newer pytest-compileguard, {reads}; update it"
-    for keys, row in _rows(raw.get("entries")):
-        if inner := _flaw_of_row(row, file_type):
-            return _worded(keys, inner)
-    return _worded((), error)
-
-
-def _flaw_of_row(row: Any, file_type: type) -> msgspec.ValidationError | None:
-    try:
-        msgspec.convert(row, _ROWS[file_type])
-    except msgspec.ValidationError as error:
-        return error
-    return None
-
-
-def _rows(entries: Any) -> list[tuple[tuple[str, ...], Any]]:
-    """Cut the table into rows of one entry each, and what is no row as it is."""
-    rows: list[tuple[tuple[str, ...], Any]] = []
-    for key, columns in entries.items() if isinstance(entries, dict) else ():
-        if isinstance(columns, dict):
-            rows += [(("entries", key, name), {name: entry}) for name, entry in columns.items()]
-        else:
-            rows.append((("entries", key), columns))
-    return rows
-
-
-def _worded(keys: tuple[str, ...], error: msgspec.ValidationError) -> str:
-    what, _, place = str(error).rpartition(" - at ")
-    what, place = (what, place) if what else (place, "")
-    if "`key`" in place:
-        what, place = f"wrong key: {what}", ""
-    rest = place.strip("`").removeprefix("$")
-    return f"{_json_path(keys)}{rest.removeprefix('[...]') if keys else rest}: {_shortened(what)}"
-
-
-def _json_path(keys: tuple[str, ...]) -> str:
-    shown = [_shortened(key) for key in keys]
-    return "$" + "".join(f".{k}" if k.isidentifier() else f"[{json.dumps(k)}]" for k in shown)
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."
-
-
-def _line(data: bytes, position: int) -> str:
-    number = data.count(b"\n", 0, position) + 1
-    return f"line {number}"
-
-
-class _Pairs(list[tuple[str, Any]]):
-    """A JSON object with all its keys, equal ones too."""
-
-
-def _duplicate(value: Any, keys: tuple[str, ...]) -> tuple[str, ...] | None:
-    """Find the first key that stands twice in its object."""
-    seen: set[str] = set()
-    for key, inner in value if isinstance(value, _Pairs) else ():
-        here = (*keys, key)
-        if key in seen:
-            return here
-        seen.add(key)
-        if found := _duplicate(inner, here):
-            return found
-    return None

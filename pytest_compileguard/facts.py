@@ -51,6 +51,7 @@ def gather_facts(calls: Sequence[ShadowCall], plan: Plan, *, target: str) -> Com
         cudagraph_skips=inductor.cudagraph_skips,
         cudagraph_recordings=sum(c.cudagraphs for c in moved),
         cudagraph_rerecordings=sum(c.cudagraphs_again for c in moved),
+        inputs=tuple(call.inputs for call in calls if call.inputs is not None),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 from pytest_compileguard.environment import Environment
@@ -66,6 +67,8 @@ class Verdict(Record):
     """``None``: nothing ran that could tell."""
     recordable: bool
     """Whether the result may be written as a baseline."""
+    limits: Mapping[str, float | int | tuple[str, ...]] = {}
+    """What it had to keep, of the limits that were given."""
 
     @property
     def key(self) -> str:

@@ -142,6 +142,8 @@ class CompileObservation(Record, tag=True):
     """CUDA graphs that were recorded during the calls."""
     cudagraph_rerecordings: int = 0
     """Those of them whose code had one already: for another size, address or predecessor."""
+    inputs: tuple[str, ...] = ()
+    """Shapes and dtypes of the tensors passed to each call; empty for a watched block."""
 
 
 MismatchKind = Literal["value", "kind", "mutation", "aliasing", "gradient", "exception"]

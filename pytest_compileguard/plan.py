@@ -95,6 +95,21 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         """Identity of the check in baselines and reports."""
         return f"{self.nodeid}::{self.name}"
 
+    @property
+    def limits(self) -> dict[str, float | int | tuple[str, ...]]:
+        """The limits that were given, by the names that the marker has for them."""
+        return {name: value for name in _LIMITS if (value := getattr(self, name)) not in (None, ())}
+
+
+_LIMITS = (
+    "max_graph_breaks",
+    "allow_graph_breaks",
+    "max_recompiles",
+    "max_kernels",
+    "max_cudagraph_skips",
+    "min_speedup",
+)
+
 
 def make_plan(
     spec: CompileCheck, options: Options, *, nodeid: str, name: str, watched: bool = False

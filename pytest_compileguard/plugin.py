@@ -20,18 +20,21 @@ from pytest_compileguard.log_capture import trace_hidden
 from pytest_compileguard.options import Options, add_options, options_from_config
 from pytest_compileguard.phases import finish_test, verdicts_of
 from pytest_compileguard.report.plain_text import plain
-from pytest_compileguard.session import Session, to_wire
+from pytest_compileguard.selection import Selection
+from pytest_compileguard.session import Session, encodable, to_wire
 from pytest_compileguard.spec import MARKER, marker_help
 from pytest_compileguard.store import Store
 
 # What carries verdicts (on a test report) and refusals (on the output of a worker) to the
 # controller of pytest-xdist.
 WIRE = "compileguard"
+WHOLE = "compileguard_whole"
 
 OPTIONS = pytest.StashKey[Options]()
 STORE = pytest.StashKey[Store]()
 GUARD = pytest.StashKey[CompileGuard]()
 VERDICTS = pytest.StashKey[list[Verdict]]()
+SELECTION = pytest.StashKey[Selection]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -45,11 +48,20 @@ def pytest_configure(config: pytest.Config) -> None:
     except CompileGuardError as error:
         raise pytest.UsageError(str(error)) from None
     config.stash[OPTIONS] = options
+    config.stash[SELECTION] = selection = Selection(config)
+    config.pluginmanager.register(selection)
     config.stash[STORE] = Store(config.rootpath, options.baseline_dir)
     if not hasattr(config, "workerinput"):  # a worker of pytest-xdist only reports
         results = Session(options, config.stash[STORE])
         config.pluginmanager.register(Reporter(results))
         config.pluginmanager.register(Benchmarks(results))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish(session: pytest.Session) -> None:
+    output: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output[WHOLE] = encodable(session.config.stash[SELECTION].whole())
 
 
 @pytest.hookimpl(trylast=True)
@@ -137,13 +149,18 @@ class Reporter:
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
         """Hear from a worker of pytest-xdist that ends; one that crashed has no output."""
-        self._session.refuse(getattr(node, "workeroutput", {}).get(WIRE, ()))
+        output = getattr(node, "workeroutput", {})
+        self._session.refuse(output.get(WIRE, ()))
+        if WHOLE in output:
+            self._session.collected(output[WHOLE])
 
     def pytest_keyboard_interrupt(self) -> None:
         self._interrupted = True
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        if whole := session.config.stash[SELECTION].whole():
+            self._session.collected(whole)
         through = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
         wrong = self._session.write(complete=through and not self._interrupted)
         if wrong and (through or exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED):

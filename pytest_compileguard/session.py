@@ -10,11 +10,14 @@ from typing import Any
 
 import msgspec
 
-from pytest_compileguard.baseline import Changes, record
 from pytest_compileguard.benchmark_export import enter
 from pytest_compileguard.errors import CompileGuardError
 from pytest_compileguard.finding import Verdict
+from pytest_compileguard.git import checked_out
+from pytest_compileguard.metrics import NOISE_THRESHOLD
 from pytest_compileguard.options import Options
+from pytest_compileguard.pruning import WholeModule, completed
+from pytest_compileguard.recording import Changes, Wish, record
 from pytest_compileguard.report.document import document
 from pytest_compileguard.report.summary import SummaryLine, summary_lines
 from pytest_compileguard.report.update import refusal_lines, update_lines
@@ -28,18 +31,18 @@ _DISABLED = SummaryLine(
 
 def to_wire(verdict: Verdict) -> dict[str, Any]:
     """Make plain values of a verdict, as pytest-xdist can carry them."""
-    return _encodable(msgspec.to_builtins(verdict))  # type: ignore[no-any-return]
+    return encodable(msgspec.to_builtins(verdict))  # type: ignore[no-any-return]
 
 
-def _encodable(value: Any) -> Any:
+def encodable(value: Any) -> Any:
     """Escape lone surrogates, from names and messages of the code under test.
 
     A worker that sends one crashes.
     """
     if isinstance(value, dict):
-        return {key: _encodable(inner) for key, inner in value.items()}
+        return {key: encodable(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_encodable(inner) for inner in value]
+        return [encodable(inner) for inner in value]
     if isinstance(value, str):
         return value.encode("utf-8", "backslashreplace").decode("utf-8")
     return value
@@ -53,16 +56,23 @@ class Session:
         self._store = store
         self._by_test: dict[str, tuple[Verdict, ...]] = {}
         self._spoiled: set[str] = set()
+        self._reported: set[str] = set()
+        self._collected: list[dict[str, dict[str, str]]] = []
         self._changes: Changes | None = None
         self._refused: dict[str, None] = {}
         self._problems: list[str] = []
 
     def put(self, nodeid: str, outcome: str, wire: list[dict[str, Any]] | None) -> None:
         """Take up one report; a test that did not pass as a whole can't be recorded."""
+        self._reported.add(nodeid)
         if wire is not None:
             self._by_test[nodeid] = tuple(msgspec.convert(wire, list[Verdict], strict=False))
         if outcome not in ("passed", "rerun"):  # of a rerun, the next attempt decides
             self._spoiled.add(nodeid)
+
+    def collected(self, whole: dict[str, dict[str, str]]) -> None:
+        """Take up which modules one process collected as a whole, and their tests."""
+        self._collected.append(whole)
 
     def refuse(self, problems: Iterable[str]) -> None:
         """Take up what a worker refused to run, unless another one said the same."""
@@ -109,10 +119,20 @@ class Session:
             for verdict in verdicts
             if nodeid not in self._spoiled and verdict.recordable and verdict.outcome == "passed"
         ]
+        wish = Wish(
+            mode=self._options.update_baseline or "all",
+            noise=self._options.noise_threshold or NOISE_THRESHOLD,
+            commit=checked_out(self._store.rootpath) if recordable else None,
+            whole=self._whole(),
+        )
         try:
-            self._changes = record(self._store, recordable)
+            self._changes = record(self._store, recordable, wish)
         except CompileGuardError as error:
             self._problems.append(str(error))
+
+    def _whole(self) -> tuple[WholeModule, ...]:
+        """The modules of which every test was reported."""
+        return completed(self._collected, self._reported)
 
     def _write_document(self, path: Path) -> None:
         report = document(self._verdicts(), rootpath=self._store.rootpath)

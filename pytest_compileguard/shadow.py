@@ -41,6 +41,7 @@ from pytest_compileguard.shadow_call import (
     held_parameters,
     run_in_float64,
     whole_step,
+    inputs_text,
 )
 from pytest_compileguard.target import argument_names
 
@@ -70,7 +71,11 @@ class Shadow:
     def call(self, index: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ShadowCall:
         """Make the real call, then its shadow. Only the real call's exceptions are kept."""
         __tracebackhide__ = True
-        made = ShadowCall(index=index, hindrances=dynamo.hindrances(compiled_part(self._target)))
+        made = ShadowCall(
+            index=index,
+            hindrances=dynamo.hindrances(compiled_part(self._target)),
+            inputs=inputs_text(args, kwargs),
+        )
         before, modes = random_state(), ambient()
         sides = self._prepare(made, args, kwargs)
         fingerprints = self._fingerprints()

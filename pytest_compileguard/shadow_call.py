@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch.utils import _pytree as pytree
 
 from pytest_compileguard import dynamo
 from pytest_compileguard.isolation.ambient import Ambient, RandomState
@@ -60,6 +61,8 @@ class ShadowCall:
     problem: str | None = None
     """Why there is no shadow; the check fails by it."""
     hindrances: tuple[str, ...] = ()
+    inputs: str | None = None
+    """Shapes and dtypes of what was passed in; ``None`` for a watched block."""
     notes: dict[str, None] = field(default_factory=dict)
 
 
@@ -142,6 +145,24 @@ def whole_step(side: Prepared) -> Prepared:
     if not isinstance(side.target, TrainingStep | CompiledStep):
         return side
     return dataclasses.replace(side, copies=(("whole", *args[1:]), kwargs, leaves))
+
+
+def inputs_text(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    """Name shape and dtype of each tensor among the arguments: ``float32[32, 64], int64[]``."""
+    try:
+        leaves = pytree.tree_leaves((args, dict(sorted(kwargs.items()))))
+    except Exception:  # noqa: BLE001  # any class may register how it is taken apart
+        return "arguments that can't be taken apart"
+    told = [_tensor_text(leaf) for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    return ", ".join(told) or "no tensors"
+
+
+def _tensor_text(tensor: torch.Tensor) -> str:
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    try:
+        return f"{dtype}{list(tensor.shape)}"
+    except RuntimeError:  # nested tensors have no one shape
+        return f"{dtype}[...]"
 
 
 def has_lazy_parameters(snapshot: Prepared) -> bool:

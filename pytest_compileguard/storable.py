@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
+from collections.abc import Sequence
+from itertools import groupby
 from pathlib import Path
 
 from pytest_compileguard.entries import FactsEntry, Recorded, TimingEntry, printable, significant
@@ -13,9 +16,11 @@ from pytest_compileguard.metrics import facts_of
 from pytest_compileguard.observation import BreakSite, NotObserved, SpeedObservation
 
 _INSTALLED = ("/site-packages/", "/dist-packages/")
+_MOST_INPUTS = 20
+_DIGEST_LENGTH = 12
 
 
-def facts_entry(verdict: Verdict, rootpath: Path) -> FactsEntry:
+def facts_entry(verdict: Verdict, rootpath: Path, commit: str | None = None) -> FactsEntry:
     """Reduce a verdict to its facts; places in them are relative, as machines differ.
 
     Raises:
@@ -31,17 +36,18 @@ def facts_entry(verdict: Verdict, rootpath: Path) -> FactsEntry:
         backend=printable(verdict.backend),
         mode=verdict.mode,
         calls=seen.calls,
-        recorded=_recorded(environment_of(verdict)),
+        inputs=inputs_of(seen.inputs),
+        recorded=_recorded(verdict, commit),
     )
 
 
-def timing_entry(verdict: Verdict) -> TimingEntry | str | None:
+def timing_entry(verdict: Verdict, commit: str | None = None) -> TimingEntry | str | None:
     """Reduce a verdict to its timing.
 
     Returns:
         The entry; or why this timing can't serve as a baseline; or ``None`` if nothing was timed.
     """
-    speed, seen = verdict.speed, verdict.observation.speed
+    speed, seen, compiled = verdict.speed, verdict.observation.speed, verdict.observation.compile
     if isinstance(seen, SpeedObservation) and seen.void is not None:
         return f"the samples don't count: {seen.void}"
     if speed is None:
@@ -58,7 +64,8 @@ def timing_entry(verdict: Verdict) -> TimingEntry | str | None:
         clock=speed.clock,
         backend=printable(verdict.backend),
         mode=verdict.mode,
-        recorded=_recorded(environment_of(verdict)),
+        recorded=_recorded(verdict, commit),
+        inputs=None if isinstance(compiled, NotObserved) else inputs_of(compiled.inputs),
         device_speedup=_device_speedup(verdict.device_speed),
     )
 
@@ -86,7 +93,19 @@ def _is_sound(speed: Speed) -> bool:
     return finite and sorted(numbers) == list(numbers)
 
 
-def _recorded(environment: Environment) -> Recorded:
+def inputs_of(calls: Sequence[str]) -> tuple[str, ...]:
+    """Shorten the inputs of a call sequence; what is left out still counts, by a digest."""
+    grouped = [(text, sum(1 for _ in equal)) for text, equal in groupby(calls)]
+    lines = [text if count == 1 else f"{count} x {text}" for text, count in grouped]
+    shown = [printable(line) for line in lines[:_MOST_INPUTS]]
+    if rest := "\n".join(lines[_MOST_INPUTS:]):
+        digest = hashlib.sha256(rest.encode("utf-8", "backslashreplace")).hexdigest()
+        shown.append(f"{len(lines) - _MOST_INPUTS} more: {digest[:_DIGEST_LENGTH]}")
+    return tuple(shown)
+
+
+def _recorded(verdict: Verdict, commit: str | None) -> Recorded:
+    environment = environment_of(verdict)
     return Recorded(
         torch=environment.torch,
         python=environment.python,
@@ -96,6 +115,8 @@ def _recorded(environment: Environment) -> Recorded:
         cuda=environment.cuda,
         driver=environment.driver,
         platform=environment.platform,
+        commit=commit,
+        limits=verdict.limits,
     )
 
 

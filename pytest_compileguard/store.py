@@ -19,17 +19,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pytest_compileguard.entries import (
-    MAX_BYTES,
     NO_FACTS,
     NO_TIMINGS,
-    DamagedError,
     F,
     FactsFile,
     TimingsFile,
-    decode,
-    encode,
     printable,
 )
+from pytest_compileguard.entry_text import MAX_BYTES, DamagedError, decode, encode
 from pytest_compileguard.errors import BaselineError
 from pytest_compileguard.observation import Record
 

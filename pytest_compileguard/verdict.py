@@ -70,6 +70,7 @@ def judge(
         device_speed=device,
         environment=environment,
         recordable=recordable,
+        limits=plan.limits,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from pytest_compileguard.baseline import Changes
+from pytest_compileguard.recording import Changes
 from pytest_compileguard.report.plain_text import plain_line, relative
 from pytest_compileguard.report.summary import SummaryLine
 from pytest_compileguard.wording import counted
@@ -17,7 +17,7 @@ _MOST_OF_REFUSAL = 1200  # it lists all that would be allowed
 def update_lines(
     changes: Changes | None, problems: Sequence[str], rootpath: Path
 ) -> list[SummaryLine]:
-    """One line for each entry that was added or changed, one with the totals, then problems."""
+    """One line for each entry that is not as it was, one with the totals, then problems."""
     lines = [] if changes is None else _told(changes, rootpath)
     shown = [f"ERROR: compileguard: {relative(text, rootpath)}" for text in problems]
     return [*lines, *(SummaryLine(text=plain_line(t, _MOST_IN_LINE), red=True) for t in shown)]
@@ -30,11 +30,14 @@ def refusal_lines(refused: Sequence[str]) -> list[SummaryLine]:
 
 
 def _told(changes: Changes, rootpath: Path) -> list[SummaryLine]:
-    numbers = f"{len(changes.added)} added, {len(changes.changed)} changed"
-    files = counted(len(changes.files), "file")
-    total = f"compileguard baseline: {numbers}, {len(changes.kept)} kept; {files} written"
+    numbers = (
+        f"{len(changes.added)} added, {len(changes.changed)} changed, "
+        f"{len(changes.removed)} removed, {len(changes.kept)} kept"
+    )
+    total = f"compileguard baseline: {numbers}; {counted(len(changes.files), 'file')} written"
     texts = [f"  + {text}" for text in changes.added]
     texts += [f"  ~ {text}" for text in changes.changed]
+    texts += [f"  - {text}" for text in changes.removed]
     texts += [f"  not stored: {text}" for text in changes.unstored]
     texts += [f"  {relative(str(path), rootpath)}" for path in changes.files]
     return [

@@ -68,7 +68,7 @@ def test_recorded_then_kept(run_suite: RunSuite) -> None:
     assert run.status("baseline") == "passed"
     run.result.stdout.fnmatch_lines(
         [
-            "compileguard baseline: 1 added, 0 changed, 0 kept; 1 file written",
+            "compileguard baseline: 1 added, 0 changed, 0 removed, 0 kept; 1 file written",
             "  + test_suite.py::test_it::target: facts for cpu torch *",
             "  __compileguard__/test_suite.json",
         ]
@@ -88,7 +88,7 @@ def test_recording_the_same_again_writes_nothing(run_suite: RunSuite) -> None:
     run = recorded(run_suite)
 
     run.result.stdout.fnmatch_lines(
-        ["compileguard baseline: 0 added, 0 changed, 1 kept; 0 files written"]
+        ["compileguard baseline: 0 added, 0 changed, 0 removed, 1 kept; 0 files written"]
     )
     assert FACTS.stat().st_mtime_ns == before
 
@@ -116,7 +116,7 @@ def test_a_regression_is_told_with_its_numbers_and_the_command_accepts_it(
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(
         [
-            "compileguard baseline: 0 added, 1 changed, 0 kept; 1 file written",
+            "compileguard baseline: 0 added, 1 changed, 0 removed, 0 kept; 1 file written",
             "  ~ test_suite.py::test_it::target: graph breaks 0 -> 1, break events 0 -> 1, *",
         ]
     )
@@ -146,7 +146,7 @@ def test_the_command_repeats_what_results_depend_on(
     command = command_told(run.text)
     assert set(command[2:]) == {*arguments, "--compileguard-no-timing", UPDATE}
     result = pytester.runpytest_inprocess(*command[1:], "-p", "no:cacheprovider")
-    result.stdout.fnmatch_lines(["compileguard baseline: 0 added, 1 changed, 0 kept;*"])
+    result.stdout.fnmatch_lines(["compileguard baseline: 0 added, 1 changed, 0 removed, 0 kept;*"])
     result = pytester.runpytest_inprocess("-p", "no:cacheprovider", *arguments)
     result.assert_outcomes(passed=1)
 

@@ -567,7 +567,10 @@ def test_xdist_loses_nothing(run_suite: RunSuite, pytester: pytest.Pytester) -> 
 
     result.assert_outcomes(passed=1, failed=1)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    assert str(result.stdout).count("compileguard baseline: 1 added, 0 changed, 0 kept") == 1
+    assert (
+        str(result.stdout).count("compileguard baseline: 1 added, 0 changed, 0 removed, 0 kept")
+        == 1
+    )
     assert "test_suite.py::test_good" in Path("workers.json").read_text()
     (suite,) = ET.parse("junit.xml").getroot()  # noqa: S314  # we wrote it
     assert (suite.get("failures"), suite.get("errors")) == ("1", "0")

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_compileguard.baseline import Changes, look_up, record
+from pytest_compileguard.baseline import look_up
 from pytest_compileguard.entries import FactsEntry, TimingEntry, significant
 from pytest_compileguard.environment import Environment
 from pytest_compileguard.errors import BaselineError
@@ -28,6 +28,7 @@ from pytest_compileguard.observation import (
     Observation,
     SpeedObservation,
 )
+from pytest_compileguard.recording import Changes, record
 from pytest_compileguard.store import Store
 
 NODEID = "pkg/tests/test_x.py::test_mlp"
@@ -89,6 +90,7 @@ def make_compilation(*sites: BreakSite, **changes: Any) -> CompileObservation:
         error=None,
         error_remedy="",
         unreliable=(),
+        inputs=("float32[32, 64]", "float32[32, 64]", "float32[48, 64]"),
     )
     return msgspec.structs.replace(seen, **changes)
 
@@ -131,6 +133,7 @@ def make_verdict(
         device_speed=None,
         environment=environment,
         recordable=True,
+        limits={"max_graph_breaks": 1},
     )
     return msgspec.structs.replace(verdict, **changes)
 
@@ -281,7 +284,7 @@ def test_entries_of_others_stay(store: Store) -> None:
             record(store, [make_verdict(nodeid, speed=make_speed(), environment=environment)])
     before = files_below(store.rootpath)
     seen = make_compilation(make_site())
-    record(store, [make_verdict(seen=seen, speed=make_speed(1.5), environment=gpu)])
+    record(store, [make_verdict(seen=seen, speed=make_speed(3.0), environment=gpu)])
 
     assert len(before) == 5  # two modules, three devices
     after = files_below(store.rootpath)
@@ -375,7 +378,7 @@ def test_the_file_is_as_formatters_of_json_write_it(store: Store) -> None:
     assert text == json.dumps(json.loads(text), indent=2, sort_keys=True).encode() + b"\n"
     assert json.loads(text) == {
         "kind": "facts",
-        "schema": 1,
+        "schema": 2,
         "entries": {
             "test_mlp[é]::ToyModel": {
                 "cpu torch 2.13": {
@@ -391,6 +394,7 @@ def test_the_file_is_as_formatters_of_json_write_it(store: Store) -> None:
                     "backend": "inductor",
                     "mode": None,
                     "calls": 3,
+                    "inputs": ["2 x float32[32, 64]", "float32[48, 64]"],
                     "recorded": {
                         "torch": "2.13.0+cpu",
                         "python": "3.12.1",
@@ -400,6 +404,8 @@ def test_the_file_is_as_formatters_of_json_write_it(store: Store) -> None:
                         "cuda": None,
                         "driver": None,
                         "platform": "linux-x86_64",
+                        "commit": None,
+                        "limits": {"max_graph_breaks": 1},
                     },
                 }
             }

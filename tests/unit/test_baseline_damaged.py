@@ -15,18 +15,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_compileguard.entries import (
-    MAX_BYTES,
     NO_FACTS,
     NO_TIMINGS,
-    DamagedError,
     FactsEntry,
     FactsFile,
     Recorded,
     TimingEntry,
     TimingsFile,
-    decode,
-    encode,
 )
+from pytest_compileguard.entry_text import MAX_BYTES, DamagedError, decode, encode
 from pytest_compileguard.errors import BaselineError
 from pytest_compileguard.store import Store, read
 
@@ -61,7 +58,7 @@ ENTRY = FactsEntry(
 )
 FILE = FactsFile(
     kind="facts",
-    schema=1,
+    schema=2,
     entries={
         "test_a::f": {"cpu torch 2.13": ENTRY},
         "test_mlp::ToyModel": {"cpu torch 2.12": ENTRY, "cpu torch 2.13": ENTRY},
@@ -119,7 +116,7 @@ DAMAGED = {
     "negative": (changed(*ROW, "ops", value=-1), f"{AT}.ops: Expected `int` >= 0"),
     "huge": (changed(*ROW, "ops", value=10**30), f"{AT}.ops: Expected `int` <= 9007199254740992"),
     "endless digits": (text('"ops": 12', f'"ops": {"9" * 9999}'), "$.entries[...][...].ops: "),
-    "NaN": (text('"ops": 12', '"ops": NaN'), "line 15: JSON is malformed: invalid character"),
+    "NaN": (text('"ops": 12', '"ops": NaN'), "line 16: JSON is malformed: invalid character"),
     "missing field": (
         text('"calls": 3,', ""),
         '$.entries["test_a::f"]["cpu torch 2.13"]: Object missing required field `calls`',
@@ -145,10 +142,10 @@ DAMAGED = {
     ),
     "no table": (changed("entries", value=[]), "$.entries: Expected `object`, got `array`"),
     "list": (b"[]", "$: Expected `object`, got `array`"),
-    "no schema": (text(',\n  "schema": 1', ""), "$: Object missing required field `schema`"),
+    "no schema": (text(',\n  "schema": 2', ""), "$: Object missing required field `schema`"),
     "newer schema": (
-        changed("schema", value=2),
-        "$.schema: 2: written by a newer pytest-compileguard, this one reads schema 1; update it",
+        changed("schema", value=3),
+        "$.schema: 3: written by a newer pytest-compileguard, this one reads schema 2; update it",
     ),
     "schema as text": (changed("schema", value="1"), "$.schema: "),
     "timings": (changed("kind", value="timings"), "$.kind: Invalid enum value 'timings'"),
@@ -167,7 +164,7 @@ DAMAGED = {
         text('"calls": 3', '"calls": 4, "calls": 3'),
         '$.entries["test_a::f"]["cpu torch 2.13"].calls: this key stands there twice',
     ),
-    "top key twice": (text("{", '{"schema": 1,'), "$.schema: this key stands there twice"),
+    "top key twice": (text("{", '{"schema": 2,'), "$.schema: this key stands there twice"),
     "too great": (GOOD + b" " * MAX_BYTES, "more than 20 MB; a baseline is far smaller"),
     "long key": (
         changed("entries", "k" * 10_000, value=1),
@@ -232,7 +229,7 @@ def test_an_impossible_time_is_refused(store: Store, speedup: str, said: str) ->
         recorded=RECORDED,
     )
     rows = {"test_x.py::test_mlp::ToyModel": {"torch 2.13": entry}}
-    data = encode(TimingsFile(kind="timings", schema=1, entries=rows))
+    data = encode(TimingsFile(kind="timings", schema=2, entries=rows))
     path = store.timings_place(NODEID, "some-cpu").path
     path.parent.mkdir()
     path.write_bytes(data.replace(b'"speedup": 1.5', f'"speedup": {speedup}'.encode()))
@@ -343,13 +340,13 @@ timings = st.builds(
 
 @given(st.dictionaries(texts, st.dictionaries(st.just("cpu torch 2.13"), facts), max_size=4))
 def test_facts_come_back_as_they_were(entries: dict[str, dict[str, FactsEntry]]) -> None:
-    file = FactsFile(kind="facts", schema=1, entries=entries)
+    file = FactsFile(kind="facts", schema=2, entries=entries)
     assert decode(encode(file), FactsFile) == file
 
 
 @given(st.dictionaries(texts, st.dictionaries(st.just("torch 2.13"), timings), max_size=4))
 def test_timings_come_back_as_they_were(entries: dict[str, dict[str, TimingEntry]]) -> None:
-    file = TimingsFile(kind="timings", schema=1, entries=entries)
+    file = TimingsFile(kind="timings", schema=2, entries=entries)
     assert decode(encode(file), TimingsFile) == file
 
 

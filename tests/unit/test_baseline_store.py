@@ -15,7 +15,8 @@ import msgspec
 import pytest
 from filelock import FileLock
 
-from pytest_compileguard.entries import NO_FACTS, FactsEntry, FactsFile, Recorded, encode
+from pytest_compileguard.entries import NO_FACTS, FactsEntry, FactsFile, Recorded
+from pytest_compileguard.entry_text import encode
 from pytest_compileguard.errors import BaselineError
 from pytest_compileguard.store import Place, Store
 
@@ -31,7 +32,8 @@ from pytest_compileguard.entries import NO_FACTS, FactsEntry, Recorded
 from pytest_compileguard.store import Store
 
 store, name, rounds = Store(Path(sys.argv[1])), sys.argv[2], int(sys.argv[3])
-texts = dict.fromkeys(Recorded.__struct_fields__, "x")
+names = ("torch", "python", "plugin", "device", "triton", "cuda", "driver", "platform")
+texts = dict.fromkeys(names, "x")
 numbers = dict.fromkeys(
     ("graph_breaks", "break_events", "recompiles", "graphs", "ops", "kernels"), 1
 )
@@ -95,7 +97,7 @@ def add_entry(file: FactsFile) -> FactsFile:
 
 def put_file(path: Path) -> bytes:
     path.parent.mkdir(parents=True, exist_ok=True)
-    data = encode(FactsFile(kind="facts", schema=1, entries={"old": {COLUMN: make_entry()}}))
+    data = encode(FactsFile(kind="facts", schema=2, entries={"old": {COLUMN: make_entry()}}))
     path.write_bytes(data)
     return data
 

@@ -186,8 +186,9 @@ def make_speed(
 
 
 def make_facts(seen: CompileObservation | None = None, **changes: Any) -> FactsEntry:
+    numbers: dict[str, Any] = facts_of(seen or make_compilation())
     entry = FactsEntry(
-        **facts_of(seen or make_compilation()),
+        **numbers,
         breaks=(),
         backend="inductor",
         mode=None,
@@ -1027,6 +1028,46 @@ def test_a_worse_number_of_recompiles_shows_the_guards() -> None:
     verdict = verdict_of(compilation=seen, baseline=make_baseline(facts=facts), max_recompiles=None)
     (line,) = finding_of(verdict, "baseline.recompiles").evidence
     assert "x.size(0) 32 -> 48" in line
+
+
+INPUTS = ("float32[32, 64]", "float32[32, 64]", "float32[48, 64]")
+
+
+@pytest.mark.parametrize(
+    ("stored", "said"),
+    (
+        (("2 x float32[32, 64]", "float32[48, 64]"), None),
+        (None, None),
+        (
+            ("3 x float32[32, 64]",),
+            "recorded with other inputs: 3 x float32[32, 64], this run 2 x float32[32, 64]",
+        ),
+        (
+            ("2 x float32[32, 64]", "float64[48, 64]"),
+            "recorded with other inputs: float64[48, 64], this run float32[48, 64]",
+        ),
+        ((), "recorded with other inputs: none, this run 2 x float32[32, 64]"),
+    ),
+)
+def test_inputs_of_another_shape_make_a_baseline_incomparable(
+    stored: tuple[str, ...] | None, said: str | None
+) -> None:
+    seen = make_compilation(inputs=INPUTS)
+    baseline = make_baseline(
+        facts=make_facts(seen, graphs=0, inputs=stored), timing=make_timing(9.0, inputs=stored)
+    )
+    verdict = verdict_of(compilation=seen, baseline=baseline)
+    statuses = statuses_of(verdict)
+    if said is None:
+        assert statuses["baseline.graphs"] == "failed"
+        assert statuses["baseline.speedup"] == "failed"
+        return
+    assert verdict.outcome == "passed"
+    for metric in ("baseline", "baseline.speedup"):
+        finding = finding_of(verdict, metric)
+        assert finding.status == "not_checked"
+        assert finding.message == f"{said}; record with --compileguard-update-baseline"
+    assert verdict_of(compilation=seen, baseline=baseline, strict=True).fails
 
 
 def test_facts_of_another_call_sequence_are_not_compared() -> None:

@@ -1,0 +1,115 @@
+"""Asks git: which commit is checked out, and what stood in a file at another revision."""
+
+from __future__ import annotations
+
+import subprocess
+from functools import lru_cache
+from pathlib import Path
+
+from pytest_compileguard.errors import CompileGuardError
+from pytest_compileguard.observation import Record
+
+_TIMEOUT_S = 60
+_LENGTH = 12
+_BLOB = "blob"
+
+
+class GitError(CompileGuardError):
+    """Git is missing, or does not know what it was asked for."""
+
+
+class Revision(Record):
+    """One commit of the repository that a folder lies in."""
+
+    name: str
+    """As the user gave it: ``origin/main``."""
+    commit: str
+    root: Path
+    """The top folder of the working tree."""
+
+    @property
+    def label(self) -> str:
+        """Name it in a sentence: ``origin/main (1a2b3c4d5e6f)``."""
+        return f"{self.name} ({self.commit[:_LENGTH]})"
+
+    def path_of(self, path: Path) -> str:
+        """Give the path of a file within the repository.
+
+        Raises:
+            GitError: It lies outside.
+        """
+        absolute = Path.cwd() / path
+        # The file itself may not exist, and a link below the root is what the commit knows.
+        for root in (self.root, self.root.resolve()):
+            for candidate in (absolute, absolute.resolve()):
+                if candidate.is_relative_to(root):
+                    return candidate.relative_to(root).as_posix()
+        raise GitError(f"{path}: lies outside the repository {self.root}, so no revision has it")
+
+    def files(self, folder: Path) -> tuple[str, ...]:
+        """List the files below a folder, as paths within the repository."""
+        inside = self.path_of(folder)
+        where = [] if inside == "." else ["--", f":(literal){inside}"]
+        listed = _git(self.root, "ls-tree", "-r", "-z", "--name-only", self.commit, *where)
+        return tuple(name for name in listed.decode("utf-8", "surrogateescape").split("\0") if name)
+
+    def read(self, inside: str) -> bytes | None:
+        """Read a file; ``None`` if the commit has none of this path."""
+        return _blob(self.root, self.commit, inside)
+
+
+def revision(name: str, folder: Path) -> Revision:
+    """Find a revision by any name that git knows.
+
+    Raises:
+        GitError: There is no git, no repository, or no such revision.
+    """
+    root = _git(folder, "rev-parse", "--show-toplevel").decode("utf-8", "surrogateescape")
+    try:
+        found = _git(
+            folder, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}"
+        )
+    except GitError:
+        raise GitError(
+            f"{name!r}: git knows no such revision here; fetch it first: a shallow clone of CI "
+            "has only the commit that it builds (git fetch origin main)"
+        ) from None
+    return Revision(name=name, commit=found.decode().strip(), root=Path(root.rstrip("\n")))
+
+
+def checked_out(folder: Path) -> str | None:
+    """Name the commit that is checked out, ``-dirty`` if more than baselines was changed since."""
+    try:
+        commit = _git(folder, "rev-parse", f"--short={_LENGTH}", "HEAD").decode().strip()
+        others = (".", ":(exclude,glob)**/__compileguard__/**")
+        changed = _git(folder, "status", "--porcelain", "-uno", "--", *others)
+    except GitError:
+        return None
+    return f"{commit}-dirty" if changed else commit
+
+
+@lru_cache(maxsize=4096)
+def _blob(root: Path, commit: str, inside: str) -> bytes | None:
+    listed = _git(root, "ls-tree", "-z", commit, "--", f":(literal){inside}")
+    if not listed:
+        return None
+    kind, _, _ = listed.partition(b"\t")
+    if kind.split()[1] != _BLOB.encode():
+        return None
+    return _git(root, "cat-file", _BLOB, kind.split()[2].decode())
+
+
+def _git(folder: Path, *arguments: str) -> bytes:
+    command = ["git", "-C", str(folder), *arguments]
+    try:
+        done = subprocess.run(  # noqa: S603  # arguments are ours; names follow --end-of-options
+            command, capture_output=True, check=False, timeout=_TIMEOUT_S, stdin=subprocess.DEVNULL
+        )
+    except FileNotFoundError:
+        raise GitError("git is not installed, or not on PATH") from None
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise GitError(f"git can't be run: {error}") from error
+    if done.returncode != 0:
+        told = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        raise GitError(told[0] if told else f"git {arguments[0]}: exit code {done.returncode}")
+    return done.stdout
