@@ -94,4 +94,10 @@ def _tighten(plan: Plan, *, fails: bool) -> str:
 def _accept(plan: Plan, policy: Policy) -> str:
     if policy == "warn":
         return ""
+    if plan.baseline_ref:
+        command = update_command(plan)
+        return (
+            f"the baseline of {printable(plan.baseline_ref)} counts here, whatever this branch "
+            f"stores; if this is wanted, record it and let the change be approved: {command}"
+        )
     return f"if this is wanted, record it: {update_command(plan)}"

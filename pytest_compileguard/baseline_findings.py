@@ -81,6 +81,7 @@ def _facts(
     if message := other_inputs(stored.inputs, inputs_of(seen.inputs)):
         return (incomparable(plan, "baseline", message),)
     origin = note or f"recorded with torch {stored.recorded.torch} on {stored.recorded.device}"
+    origin += f", baseline of {printable(plan.baseline_ref)}" if plan.baseline_ref else ""
     found = tuple(
         finding
         for metric in FACTS

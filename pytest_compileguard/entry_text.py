@@ -44,7 +44,7 @@ _ROWS: dict[type, Any] = {
 }
 
 
-def encode(file: F) -> bytes:
+def encode(file: FactsFile | TimingsFile) -> bytes:
     """Write a file as text that ``decode`` reads back as the same value.
 
     Raises:
@@ -52,7 +52,8 @@ def encode(file: F) -> bytes:
     """
     text = json.dumps(msgspec.to_builtins(file), indent=2, sort_keys=True) + "\n"
     data = text.encode("ascii")
-    decode(data, type(file))
+    kind: type[Any] = type(file)
+    decode(data, kind)
     return data
 
 

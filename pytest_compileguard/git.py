@@ -88,6 +88,14 @@ def checked_out(folder: Path) -> str | None:
     return f"{commit}-dirty" if changed else commit
 
 
+def common_ancestor(path: Path) -> bytes | None:
+    """Read the file that both sides of an unfinished merge started from; ``None``: not known."""
+    try:
+        return _git(path.parent, "cat-file", _BLOB, f":1:./{path.name}")
+    except GitError:
+        return None
+
+
 @lru_cache(maxsize=4096)
 def _blob(root: Path, commit: str, inside: str) -> bytes | None:
     listed = _git(root, "ls-tree", "-z", commit, "--", f":(literal){inside}")

@@ -7,9 +7,8 @@ resolved in ``plan.make_plan`` for what a test can say, and here for the rest.
 
 from __future__ import annotations
 
-import argparse
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from pytest_compileguard.errors import OptionError
+from pytest_compileguard.option_values import READERS, BareOrChosen, read_choice
 
 if TYPE_CHECKING:
     import pytest
@@ -123,6 +123,13 @@ OPTIONS: tuple[Option, ...] = (
         repeated=True,
     ),
     Option(
+        name="baseline-ref",
+        kind="text",
+        metavar="REV",
+        help="compare with the baselines of another git revision, such as origin/main, "
+        "so that a change can't relax what it is held to",
+    ),
+    Option(
         name="json",
         kind="path",
         metavar="PATH",
@@ -176,6 +183,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     disable: bool = False
     backend: str | None = None
     baseline_dir: Path | None = None
+    baseline_ref: str | None = None
     json: Path | None = None
     no_locate: bool = False
     artifacts: Path | None = None
@@ -207,31 +215,13 @@ def add_options(parser: pytest.Parser) -> None:
             arguments |= {"action": "store_const", "const": True}
         elif option.bare:
             names += tuple(f"{option.flag}={choice}" for choice in option.choices)
-            arguments |= {"action": _BareOrChosen, "nargs": 0, "const": option.bare}
+            arguments |= {"action": BareOrChosen, "nargs": 0, "const": option.bare}
         else:
             arguments["metavar"] = option.metavar or f"{{{','.join(option.choices)}}}"
         group.addoption(*names, **arguments)
         if option.ini:
             kind: Literal["bool", "string"] = "bool" if option.kind == "flag" else "string"
             parser.addini(option.dest, option.help, type=kind, default=None)
-
-
-class _BareOrChosen(argparse.Action):
-    """Store what stands behind the ``=``, or the constant where there is no ``=``.
-
-    Each form is a name of the option, whole: with an optional value argparse would take the
-    path that follows a bare option for its value.
-    """
-
-    def __call__(
-        self,
-        _parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        _values: str | Sequence[Any] | None,
-        option_string: str | None = None,
-    ) -> None:
-        chosen = (option_string or "").partition("=")[2]
-        setattr(namespace, self.dest, chosen or self.const)
 
 
 def options_from_config(config: pytest.Config) -> Options:
@@ -250,6 +240,11 @@ def options_from_config(config: pytest.Config) -> Options:
         raise OptionError(
             f"{UPDATE_BASELINE}: nothing can be recorded while checks are disabled; leave out "
             f"{PREFIX}disable, or set {INI_PREFIX}disable to false"
+        )
+    if options.baseline_ref and options.update_baseline:
+        raise OptionError(
+            f"{PREFIX}baseline-ref: {options.baseline_ref!r}: another revision can't be recorded "
+            f"to; leave out {UPDATE_BASELINE}, or {PREFIX}baseline-ref"
         )
     if options.update_baseline and _is_ci() and not options.update_in_ci:
         raise OptionError(
@@ -275,8 +270,8 @@ def _resolve(config: pytest.Config, option: Option) -> Any:
     if value is None or value == "":
         return None
     if option.kind == "choice":
-        return _choice(option, str(value), origin)
-    return _READERS[option.kind](str(value), origin, base)
+        return read_choice(option.choices, str(value), origin)
+    return READERS[option.kind](str(value), origin, base)
 
 
 def _from_ini(config: pytest.Config, key: str) -> Any:
@@ -299,41 +294,3 @@ def _way(start: Path, end: Path) -> str:
         return Path(os.path.relpath(end, start)).as_posix()
     except ValueError:  # on another drive
         return end.as_posix()
-
-
-def _choice(option: Option, value: str, origin: str) -> str:
-    if value not in option.choices:
-        raise OptionError(f"{origin}: {value!r}: must be one of {', '.join(option.choices)}")
-    return value
-
-
-def _text(value: str, _origin: str, _base: Path) -> str:
-    return value
-
-
-def _path(value: str, _origin: str, base: Path) -> Path:
-    return base / Path(value).expanduser()
-
-
-def _number(value: str, origin: str, _base: Path) -> float:
-    try:
-        number = float(value)
-    except ValueError:
-        number = 0.0
-    if not 0 < number < float("inf"):
-        raise OptionError(f"{origin}: {value!r}: must be a finite number above 0")
-    return number
-
-
-def _count(value: str, origin: str, _base: Path) -> int:
-    if not value.isascii() or not value.isdigit() or int(value) < 1:
-        raise OptionError(f"{origin}: {value!r}: must be a whole number, 1 or more")
-    return int(value)
-
-
-_READERS: dict[str, Callable[[str, str, Path], Any]] = {
-    "text": _text,
-    "path": _path,
-    "number": _number,
-    "count": _count,
-}

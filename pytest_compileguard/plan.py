@@ -87,6 +87,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     artifacts: Path | None = None
     """Folder below which a failing call is saved; ``None``: nowhere."""
     improvements: Improvements = "offer"
+    baseline_ref: str | None = None
+    """The git revision whose baselines count; ``None``: those of the working tree."""
     recording_arguments: tuple[str, ...] = ()
     """What to pass to pytest to run this check alone; empty: the node id will do."""
 
@@ -151,6 +153,7 @@ def make_plan(
         locates=not options.no_locate,
         artifacts=options.artifacts,
         improvements=options.improvements or "offer",
+        baseline_ref=options.baseline_ref,
         recording_arguments=options.recording_arguments(nodeid),
     )
 

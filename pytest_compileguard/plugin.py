@@ -21,7 +21,7 @@ from pytest_compileguard.options import Options, add_options, options_from_confi
 from pytest_compileguard.phases import finish_test, verdicts_of
 from pytest_compileguard.report.plain_text import plain
 from pytest_compileguard.selection import Selection
-from pytest_compileguard.session import Session, encodable, to_wire
+from pytest_compileguard.session import Session, encodable, make_store, to_wire
 from pytest_compileguard.spec import MARKER, marker_help
 from pytest_compileguard.store import Store
 
@@ -45,12 +45,12 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", marker_help())
     try:
         options = options_from_config(config)
+        config.stash[STORE] = make_store(options)
     except CompileGuardError as error:
         raise pytest.UsageError(str(error)) from None
     config.stash[OPTIONS] = options
     config.stash[SELECTION] = selection = Selection(config)
     config.pluginmanager.register(selection)
-    config.stash[STORE] = Store(config.rootpath, options.baseline_dir)
     if not hasattr(config, "workerinput"):  # a worker of pytest-xdist only reports
         results = Session(options, config.stash[STORE])
         config.pluginmanager.register(Reporter(results))

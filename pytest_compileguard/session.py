@@ -11,22 +11,38 @@ from typing import Any
 import msgspec
 
 from pytest_compileguard.benchmark_export import enter
-from pytest_compileguard.errors import CompileGuardError
+from pytest_compileguard.errors import CompileGuardError, OptionError
 from pytest_compileguard.finding import Verdict
-from pytest_compileguard.git import checked_out
+from pytest_compileguard.git import GitError, checked_out, revision
 from pytest_compileguard.metrics import NOISE_THRESHOLD
 from pytest_compileguard.options import Options
 from pytest_compileguard.pruning import WholeModule, completed
 from pytest_compileguard.recording import Changes, Wish, record
+from pytest_compileguard.renames import old_names
 from pytest_compileguard.report.document import document
 from pytest_compileguard.report.summary import SummaryLine, summary_lines
-from pytest_compileguard.report.update import refusal_lines, update_lines
+from pytest_compileguard.report.update import hint_lines, refusal_lines, update_lines
 from pytest_compileguard.store import Store
 
 _DISABLED = SummaryLine(
     text="compileguard is disabled (--compileguard-disable): calls ran eager, nothing was checked",
     yellow=True,
 )
+
+
+def make_store(options: Options) -> Store:
+    """Say where the baselines are: in the working tree, or at another revision.
+
+    Raises:
+        OptionError: There is no such revision.
+    """
+    found = None
+    if options.baseline_ref:
+        try:
+            found = revision(options.baseline_ref, options.rootpath)
+        except GitError as error:
+            raise OptionError(f"--compileguard-baseline-ref: {error}") from error
+    return Store(options.rootpath, options.baseline_dir, revision=found)
 
 
 def to_wire(verdict: Verdict) -> dict[str, Any]:
@@ -61,6 +77,7 @@ class Session:
         self._changes: Changes | None = None
         self._refused: dict[str, None] = {}
         self._problems: list[str] = []
+        self._hints: tuple[str, ...] = ()
 
     def put(self, nodeid: str, outcome: str, wire: list[dict[str, Any]] | None) -> None:
         """Take up one report; a test that did not pass as a whole can't be recorded."""
@@ -87,9 +104,11 @@ class Session:
             return True
         if self._options.json is not None:
             self._write_document(self._options.json)
-        if self._options.update_baseline and complete:
+        if not self._options.update_baseline:
+            self._hints = old_names(self._store, self._verdicts(), self._whole())
+        elif complete:
             self._record()
-        elif self._options.update_baseline and self._by_test:
+        elif self._by_test:
             self._problems.append("the run was interrupted: no baseline was changed")
         return bool(self._problems)
 
@@ -107,7 +126,7 @@ class Session:
             return [*([_DISABLED] if self._by_test else []), *told, *refused]
         verdicts = self._verdicts()
         summary = summary_lines(verdicts, width=width, verbosity=verbosity, rootpath=rootpath)
-        return [*summary, *told, *refused]
+        return [*summary, *hint_lines(self._hints), *told, *refused]
 
     def _verdicts(self) -> list[Verdict]:
         return [verdict for some in self._by_test.values() for verdict in some]

@@ -1,4 +1,4 @@
-"""The files of baselines: where they stand, reading, locking, and replacing them whole.
+"""The files of baselines: where they stand, locking, and replacing them whole.
 
 Each folder of baselines has one hidden folder ``.lock``. It holds the lock file and, for an
 instant, the new text of a file; its own ``.gitignore`` hides it from version control. The lock
@@ -14,7 +14,7 @@ import secrets
 import stat
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -26,9 +26,11 @@ from pytest_compileguard.entries import (
     TimingsFile,
     printable,
 )
-from pytest_compileguard.entry_text import MAX_BYTES, DamagedError, decode, encode
+from pytest_compileguard.entry_text import DamagedError, encode
 from pytest_compileguard.errors import BaselineError
+from pytest_compileguard.git import Revision
 from pytest_compileguard.observation import Record
+from pytest_compileguard.reading import bytes_of, read, read_at, read_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -36,11 +38,6 @@ if TYPE_CHECKING:
 FOLDER = "__compileguard__"
 LOCK_FOLDER = ".lock"
 
-_RESTORE = (
-    "restore it from version control, or delete it and record again "
-    "with --compileguard-update-baseline"
-)
-_UNBLOCK = "make it readable, or delete it and record again with --compileguard-update-baseline"
 _MAKE_ROOM = (
     "nothing was changed in it; see that its folder exists, is writable and has free space, "
     "or choose another with --compileguard-baseline-dir"
@@ -65,6 +62,8 @@ class Store(msgspec.Struct, frozen=True):
     baseline_dir: Path | None = None
     """``None``: each folder of tests has its baselines in ``__compileguard__`` beside it."""
     lock_timeout_s: float = 60.0
+    revision: Revision | None = None
+    """Read from this commit instead of the working tree."""
 
     def facts_place(self, nodeid: str) -> Place:
         """The facts file of the module that a test stands in."""
@@ -80,7 +79,7 @@ class Store(msgspec.Struct, frozen=True):
         Raises:
             BaselineError: The file can't be read or is damaged.
         """
-        return read(self.facts_place(nodeid).path, FactsFile) or NO_FACTS
+        return self._read(self.facts_place(nodeid).path, FactsFile) or NO_FACTS
 
     def timings(self, nodeid: str, device_slug: str) -> TimingsFile:
         """Read the timings of a test's folder; without entries if there is no file.
@@ -88,7 +87,8 @@ class Store(msgspec.Struct, frozen=True):
         Raises:
             BaselineError: The file can't be read or is damaged.
         """
-        return read(self.timings_place(nodeid, device_slug).path, TimingsFile) or NO_TIMINGS
+        path = self.timings_place(nodeid, device_slug).path
+        return self._read(path, TimingsFile) or NO_TIMINGS
 
     def verify(self, nodeid: str) -> None:
         """Read all that a test may be held against: its module's facts, its folder's timings.
@@ -98,8 +98,8 @@ class Store(msgspec.Struct, frozen=True):
         """
         self.facts(nodeid)
         folder = self.timings_place(nodeid, "any").path.parent
-        for path in sorted(folder.glob("*.json")):
-            read(path, TimingsFile)
+        for path in self._files(folder):
+            self._read(path, TimingsFile)
 
     def update(self, place: Place, empty: F, change: Callable[[F], F]) -> tuple[F, F]:
         """Change one file, whatever other processes do to it; return it before and after.
@@ -121,6 +121,45 @@ class Store(msgspec.Struct, frozen=True):
             if after != before:
                 _replace(place, _encoded(after, place))
         return before, after
+
+    def remove(self, place: Place, file: FactsFile | TimingsFile) -> None:
+        """Delete a file, if it still holds what is given.
+
+        Raises:
+            BaselineError: It can't be read or deleted.
+        """
+        _refuse_links(place)
+        with self._locked(place):
+            kind: type[Any] = type(file)
+            if read(place.path, kind) == file:
+                try:
+                    place.path.unlink()
+                except OSError as error:
+                    raise _unwritable(place, error) from error
+
+    def mend(self, place: Place, damaged: bytes, file: FactsFile | TimingsFile) -> None:
+        """Put a whole file in the place of one that can't be read, if that still is as given.
+
+        Raises:
+            BaselineError: It changed meanwhile, or can't be written; it is as it was.
+        """
+        _refuse_links(place)
+        with self._locked(place):
+            if bytes_of(place.path) != damaged:
+                where = printable(str(place.path))
+                raise BaselineError(f"{where}: changed while it was being mended; run again")
+            _replace(place, _encoded(file, place))
+
+    def _read(self, path: Path, file_type: type[F]) -> F | None:
+        if self.revision is None:
+            return read_once(path, file_type)
+        return read_at(self.revision, path, file_type)
+
+    def _files(self, folder: Path) -> list[Path]:
+        if self.revision is None:
+            return sorted(folder.glob("*.json"))
+        names = self.revision.files(folder)
+        return [self.revision.root / name for name in names if name.endswith(".json")]
 
     def _place(self, nodeid: str, *names: str) -> Place:
         module = _module(nodeid)
@@ -155,44 +194,6 @@ class Store(msgspec.Struct, frozen=True):
             yield
 
 
-def read(path: Path, file_type: type[F]) -> F | None:
-    """Read one file; ``None`` if it does not exist.
-
-    Raises:
-        BaselineError: It can't be read or is damaged.
-    """
-    try:
-        return decode(_bytes_of(path), file_type)
-    except FileNotFoundError:
-        if dangling := _dangling_link(path):
-            where = printable(str(dangling))
-            raise BaselineError(f"{where}: a symbolic link to nothing; {_RESTORE}") from None
-        return None
-    except DamagedError as error:
-        raise BaselineError(f"{printable(str(path))}: {error}; {_RESTORE}") from error
-    except OSError as error:
-        reason = f"can't be read: {error.strerror or error}"
-        raise BaselineError(f"{printable(str(path))}: {reason}; {_UNBLOCK}") from error
-
-
-def _bytes_of(path: Path) -> bytes:
-    # Opening a named pipe would else wait for ever.
-    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-    descriptor = os.open(path, flags)
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise DamagedError("not a regular file")
-        return _all_of(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _all_of(descriptor: int) -> bytes:
-    """Read to the end, or just beyond the greatest size allowed."""
-    with os.fdopen(descriptor, "rb", closefd=False) as file:
-        return file.read(MAX_BYTES + 1)
-
-
 def _module(nodeid: str) -> PurePosixPath:
     """The path in a node id. Pytest writes slashes; a hand-written id may have backslashes."""
     module = PurePosixPath(nodeid.partition("::")[0].replace("\\", "/"))
@@ -224,18 +225,13 @@ def _refuse_links(place: Place) -> None:
             )
 
 
-def _dangling_link(path: Path) -> Path | None:
-    links = (p for p in (path, *path.parents) if p.is_symlink() and not p.exists())
-    return next(links, None)
-
-
 def _make_lock_folder(folder: Path) -> None:
     folder.mkdir(exist_ok=True)
     with suppress(FileExistsError), (folder / ".gitignore").open("x", encoding="ascii") as ignore:
         ignore.write("*\n")
 
 
-def _encoded(file: F, place: Place) -> bytes:
+def _encoded(file: FactsFile | TimingsFile, place: Place) -> bytes:
     try:
         return encode(file)
     except DamagedError as error:

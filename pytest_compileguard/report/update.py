@@ -23,6 +23,11 @@ def update_lines(
     return [*lines, *(SummaryLine(text=plain_line(t, _MOST_IN_LINE), red=True) for t in shown)]
 
 
+def hint_lines(hints: Sequence[str]) -> list[SummaryLine]:
+    """One line for each stored entry, or file of them, that seems to belong elsewhere."""
+    return [SummaryLine(text=plain_line(hint, _MOST_IN_LINE), yellow=True) for hint in hints]
+
+
 def refusal_lines(refused: Sequence[str]) -> list[SummaryLine]:
     """One line for each test that workers refused to run, as pytest itself words such errors."""
     texts = [plain_line(f"ERROR: {text}", _MOST_OF_REFUSAL) for text in refused]

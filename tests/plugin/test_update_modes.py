@@ -285,3 +285,88 @@ def test_workers_of_xdist_drop_what_is_gone(run_suite: RunSuite, pytester: pytes
         ["compileguard baseline: 0 added, 0 changed, 1 removed, 2 kept; 1 file written"]
     )
     assert list(stored()) == ["a", "b"]
+
+
+# --- names that changed -----------------------------------------------------------------------
+
+
+def test_a_renamed_test_is_told_the_entry_of_its_old_name(run_suite: RunSuite) -> None:
+    recorded(run_suite, suite(a="good", old="breaking"))
+
+    run = run_suite(suite(a="good", new="breaking"), library=LIBRARY)
+
+    run.result.assert_outcomes(passed=2)
+    run.result.stdout.fnmatch_lines(
+        [
+            (
+                "test_suite.py::test_new::breaking: an entry of an old name with equal facts: "
+                "test_old::breaking; if the test was renamed, record it with *"
+            ),
+            "test_suite.py: 1 stored entry without a test: test_old::breaking; drop with *",
+        ]
+    )
+
+
+def test_an_entry_with_other_facts_is_not_taken_for_an_old_name(run_suite: RunSuite) -> None:
+    recorded(run_suite, suite(a="good", old="breaking"))
+
+    run = run_suite(suite(a="good", new="twice_breaking"), library=LIBRARY)
+
+    assert "an entry of an old name" not in run.text
+    assert "1 stored entry without a test" in run.text
+
+
+def test_a_test_that_was_not_selected_is_not_called_gone(run_suite: RunSuite) -> None:
+    recorded(run_suite, suite(a="good", old="good"))
+
+    run = run_suite(suite(new="good", old="good"), "-k", "new", library=LIBRARY)
+
+    assert "an entry of an old name" not in run.text
+    assert "without a test" not in run.text
+
+
+def test_a_renamed_file_is_told_the_old_one(run_suite: RunSuite) -> None:
+    recorded(run_suite, suite(a="good", b="breaking"))
+    FACTS.rename(FACTS.with_name("test_before.json"))
+
+    run = run_suite(suite(a="good", b="breaking"), library=LIBRARY)
+
+    told = "test_suite.py: has no baseline, but test_before.json holds equal facts for 2 checks "
+    run.result.stdout.fnmatch_lines(
+        [f"{told}of it, and test_before.py is gone; *rename test_before.json to test_suite.json"]
+    )
+
+
+# --- strict -----------------------------------------------------------------------------------
+
+
+def test_strict_fails_a_check_without_a_baseline_and_says_the_command(run_suite: RunSuite) -> None:
+    run = run_suite(suite(a="good"), "--compileguard-strict", library=LIBRARY)
+
+    run.result.assert_outcomes(failed=1)
+    run.result.stdout.fnmatch_lines(
+        [
+            "test_a: 1 of 4 checks not checked (strict)",
+            f"  baseline       not checked: none for cpu, torch *; record with {UPDATE}",
+            f"      pytest test_suite.py::test_a * {UPDATE}",
+        ]
+    )
+    recorded(run_suite, suite(a="good"))
+    run_suite(suite(a="good"), "--compileguard-strict", library=LIBRARY).result.assert_outcomes(
+        passed=1
+    )
+
+
+def test_changed_inputs_are_not_compared_and_strict_fails(run_suite: RunSuite) -> None:
+    recorded(run_suite, suite(a="good"))
+    other = suite(a="good").replace("ones(3)", "ones(4)")
+
+    run = run_suite(other, library=LIBRARY)
+
+    run.result.assert_outcomes(passed=1)
+    (finding,) = run.findings("baseline")
+    assert finding["status"] == "not_checked"
+    assert finding["message"].startswith(
+        "recorded with other inputs: float32[3], this run float32[4]"
+    )
+    run_suite(other, "--compileguard-strict", library=LIBRARY).result.assert_outcomes(failed=1)

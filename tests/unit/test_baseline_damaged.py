@@ -25,7 +25,8 @@ from pytest_compileguard.entries import (
 )
 from pytest_compileguard.entry_text import MAX_BYTES, DamagedError, decode, encode
 from pytest_compileguard.errors import BaselineError
-from pytest_compileguard.store import Store, read
+from pytest_compileguard.reading import read
+from pytest_compileguard.store import Store
 
 NODEID = "tests/test_x.py::test_mlp"
 REMEDY = (

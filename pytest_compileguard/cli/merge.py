@@ -1,0 +1,187 @@
+"""``compileguard merge``: fragments into one tree; and files that git left with conflicts.
+
+Merged entry by entry against what both sides started from, so that neither order nor
+neighbourhood in the text matters. Only an entry that two sides changed to different results
+is a conflict; then nothing is written, unless it is said which side is preferred.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from pytest_compileguard.change import Entry, difference, is_equal
+from pytest_compileguard.cli.conflict import sides_of
+from pytest_compileguard.cli.output import DIFFERENT, FINE, Output
+from pytest_compileguard.cli.tree import (
+    StoredFile,
+    bytes_of_file,
+    kind_of,
+    paths_below,
+    place_of,
+    read_tree,
+)
+from pytest_compileguard.entries import NO_FACTS, NO_TIMINGS, FactsFile, printable
+from pytest_compileguard.entry_text import DamagedError, decode
+from pytest_compileguard.errors import BaselineError
+from pytest_compileguard.git import common_ancestor
+from pytest_compileguard.metrics import NOISE_THRESHOLD
+from pytest_compileguard.observation import Record
+from pytest_compileguard.store import Store
+from pytest_compileguard.wording import counted
+
+HELP = "merge fragments of other jobs into a tree, and mend files with conflict markers of git"
+
+_Columns = Mapping[str, Entry]
+
+
+class _Merged(Record):
+    file: StoredFile
+    conflicts: tuple[str, ...]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("fragments", nargs="*", help="folders with baselines of other jobs")
+    parser.add_argument("--into", default=".", help="the tree to merge into (default: .)")
+    parser.add_argument(
+        "--prefer",
+        choices=("ours", "theirs"),
+        help="which side wins where two changed one entry; of fragments, the first or the last",
+    )
+
+
+def run(arguments: argparse.Namespace) -> Output:
+    root = Path(arguments.into)
+    mended, conflicts = _mend(root, arguments.prefer)
+    written: list[str] = []
+    if arguments.fragments and not conflicts:
+        written, conflicts = _merge(root, arguments.fragments, arguments.prefer)
+    lines = [f"mended: {path}" for path in mended] + [f"written: {path}" for path in written]
+    lines += [f"conflict: {text}" for text in conflicts]
+    if conflicts:
+        lines.append("decide with --prefer=ours or --prefer=theirs, or record these checks again")
+    files = counted(len({*mended, *written}), "file")
+    return Output(
+        code=DIFFERENT if conflicts else FINE,
+        lines=(*lines, f"{files} changed, {counted(len(conflicts), 'conflict')}"),
+        data={"schema": 1, "mended": mended, "written": written, "conflicts": list(conflicts)},
+    )
+
+
+def merged(
+    base: StoredFile, sides: Sequence[StoredFile], *, whole: bool, prefer: str | None
+) -> _Merged:
+    """Merge entry by entry.
+
+    Args:
+        base: What all sides started from.
+        sides: What became of it.
+        whole: Whether a side that lacks an entry removed it; a fragment has only its own.
+        prefer: ``ours``: the first side wins a conflict; ``theirs``: the last.
+    """
+    entries: dict[str, dict[str, Any]] = {}
+    conflicts: list[str] = []
+    for key in sorted({key for file in (base, *sides) for key in file.entries}):
+        rows = [file.entries.get(key, {}) for file in (base, *sides)]
+        for column in sorted({column for row in rows for column in row}):
+            old, *news = (row.get(column) for row in rows)
+            kept, clash = _entry(old, news, whole=whole, prefer=prefer)
+            if clash:
+                conflicts.append(f"{printable(key)}, {column}: {clash}")
+            if kept is not None:
+                entries.setdefault(key, {})[column] = kept
+    file = msgspec.structs.replace(base, entries=entries)
+    return _Merged(file=file, conflicts=tuple(conflicts))
+
+
+def _entry(
+    old: Entry | None, news: Sequence[Entry | None], *, whole: bool, prefer: str | None
+) -> tuple[Entry | None, str]:
+    """Merge one entry; the text says why two sides can't be."""
+    changed: list[Entry] = []
+    for new in news:
+        if new is None or (old is not None and is_equal(old, new, NOISE_THRESHOLD)):
+            continue
+        if not any(is_equal(other, new, NOISE_THRESHOLD) for other in changed):
+            changed.append(new)
+    if not changed:
+        removed = whole and old is not None and None in news
+        return (None if removed else old or next((n for n in news if n), None)), ""
+    if len(changed) == 1 or prefer:
+        return changed[-1 if prefer == "theirs" else 0], ""
+    return changed[0], difference(changed[0], changed[1])
+
+
+def _merge(
+    root: Path, fragments: Sequence[str], prefer: str | None
+) -> tuple[list[str], tuple[str, ...]]:
+    target, trees = read_tree(str(root)), [read_tree(name) for name in fragments]
+    for tree in (target, *trees):
+        tree.refuse_problems()
+    sides: dict[str, list[StoredFile]] = {}
+    conflicts: list[str] = []
+    for path in sorted({path for tree in trees for path in tree.files}):
+        sides[path] = [tree.files[path] for tree in trees if path in tree.files]
+        base = target.files.get(path) or _empty(sides[path][0])
+        if any(type(side) is not type(base) for side in sides[path]):
+            raise BaselineError(f"{printable(path)}: facts in one tree and timings in another")
+        one = merged(base, sides[path], whole=False, prefer=prefer)
+        conflicts += [f"{path}: {text}" for text in one.conflicts]
+    if conflicts:
+        return [], tuple(conflicts)
+    return [path for path, some in sides.items() if _write(root, path, some, prefer)], ()
+
+
+def _write(root: Path, path: str, sides: Sequence[StoredFile], prefer: str | None) -> bool:
+    """Merge into what stands there when the lock is held: another job may have written."""
+    place, empty = place_of(root, path), _empty(sides[0])
+    place.home.parent.mkdir(parents=True, exist_ok=True)
+
+    def change(current: Any) -> Any:
+        return merged(current, sides, whole=False, prefer=prefer).file
+
+    before, after = Store(root).update(place, empty, change)
+    return bool(before != after)
+
+
+def _mend(root: Path, prefer: str | None) -> tuple[list[str], tuple[str, ...]]:
+    """Mend what git left; files that hold a true conflict stay as they are."""
+    mended, conflicts = [], []
+    for path, found in paths_below(root).items():
+        data = bytes_of_file(found)
+        result = _mended(found, data, prefer) if isinstance(data, bytes) else None
+        if result is None:
+            continue
+        if result.conflicts:
+            conflicts += [f"{path}: {text}" for text in result.conflicts]
+        else:
+            where = root if root.is_dir() else root.parent
+            Store(where).mend(place_of(where, path), data, result.file)
+            mended.append(path)
+    return mended, tuple(conflicts)
+
+
+def _mended(path: Path, data: bytes, prefer: str | None) -> _Merged | None:
+    sides = sides_of(data)
+    if sides is None:
+        return None
+    kind = kind_of(path.as_posix(), data)
+    ancestor = sides.base or common_ancestor(path.resolve())
+    try:
+        ours, theirs = decode(sides.ours, kind), decode(sides.theirs, kind)
+        base = decode(ancestor, kind) if ancestor else None
+    except DamagedError as error:
+        raise BaselineError(
+            f"{printable(str(path))}: a side of the conflict is damaged itself: {error}"
+        ) from error
+    # Without a common ancestor nobody can tell what was removed, so nothing is.
+    known = base if base is not None else _empty(ours)
+    return merged(known, (ours, theirs), whole=base is not None, prefer=prefer)
+
+
+def _empty(file: StoredFile) -> Any:
+    return NO_FACTS if isinstance(file, FactsFile) else NO_TIMINGS

@@ -1,0 +1,111 @@
+"""``compileguard prune``: drops entries whose test module is gone, or whose torch is too old.
+
+What single tests a module has is known only to pytest: an update run of the whole module drops
+those that are gone.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from pytest_compileguard.baseline import version_of
+from pytest_compileguard.cli.output import DIFFERENT, FINE, Output
+from pytest_compileguard.cli.tree import StoredFile, module_of, place_of, read_tree
+from pytest_compileguard.entries import NO_FACTS, NO_TIMINGS, FactsFile, printable
+from pytest_compileguard.errors import BaselineError
+from pytest_compileguard.store import FOLDER, Store
+from pytest_compileguard.wording import counted
+
+HELP = "drop entries whose test module is gone, or that an old torch recorded"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("tree", nargs="?", default=".", help="a folder (default: .)")
+    parser.add_argument(
+        "--tests",
+        metavar="DIR",
+        help="the folder whose tests these are, where the baselines don't stand beside them",
+    )
+    parser.add_argument(
+        "--older-than", metavar="TORCH", help="drop what a torch before this one recorded: 2.11"
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="change nothing; exit code 1 if there is anything"
+    )
+
+
+def run(arguments: argparse.Namespace) -> Output:
+    root = Path(arguments.tree)
+    tree = read_tree(arguments.tree)
+    tree.refuse_problems()
+    tests = _tests(root, arguments.tests, tree.files)
+    oldest = version_of(arguments.older_than or "")
+    if arguments.older_than and oldest == (0, 0):
+        raise BaselineError(f"--older-than: {arguments.older_than!r}: write a version as 2.11")
+    dropped: list[str] = []
+    for path, file in tree.files.items():
+        left, lines = _left(path, file, tests, oldest)
+        dropped += lines
+        if lines and not arguments.dry_run:
+            _write(root, path, file, left)
+    word = "would be dropped" if arguments.dry_run else "dropped"
+    return Output(
+        code=DIFFERENT if dropped and arguments.dry_run else FINE,
+        lines=(*dropped, f"{counted(len(dropped), 'entry', 'entries')} {word}"),
+        data={"schema": 1, "dropped": dropped, "dry_run": arguments.dry_run},
+    )
+
+
+def _tests(root: Path, given: str | None, files: Mapping[str, StoredFile]) -> Path:
+    if given:
+        return Path(given)
+    beside = all(FOLDER in Path(path).parts for path in files)
+    if files and not (root.is_dir() and beside):
+        raise BaselineError(
+            f"{printable(str(root))}: these baselines don't stand beside their tests; "
+            "say with --tests=DIR where those are"
+        )
+    return root
+
+
+def _left(
+    path: str, file: StoredFile, tests: Path, oldest: tuple[int, int]
+) -> tuple[dict[str, dict[str, Any]], list[str]]:
+    """Give the entries that stay, and a line for each that goes."""
+    left: dict[str, dict[str, Any]] = {}
+    lines = []
+    for key, columns in file.entries.items():
+        module = module_of(path, key, file)
+        gone = not (tests / module).exists()
+        for column, entry in columns.items():
+            if gone or version_of(column) < oldest:
+                why = f"{module} is gone" if gone else "recorded with an older torch"
+                lines.append(f"{printable(path)}: {printable(key)}, {column}: {why}")
+            else:
+                left.setdefault(key, {})[column] = entry
+    return left, lines
+
+
+def _write(root: Path, path: str, file: StoredFile, left: dict[str, dict[str, Any]]) -> None:
+    """Drop what was found to be gone; what another process adds meanwhile stays."""
+    place = place_of(root, path)
+    if not left:
+        Store(root).remove(place, file)
+        return
+    gone = {(k, c) for k, row in file.entries.items() for c in row if c not in left.get(k, {})}
+
+    def change(current: Any) -> Any:
+        entries = {
+            key: row
+            for key, columns in current.entries.items()
+            if (row := {c: e for c, e in columns.items() if (key, c) not in gone})
+        }
+        return msgspec.structs.replace(current, entries=entries)
+
+    empty: Any = NO_FACTS if isinstance(file, FactsFile) else NO_TIMINGS
+    Store(root).update(place, empty, change)

@@ -1,0 +1,184 @@
+"""A tree of baselines: all files below a folder, or as they stood at a git revision."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from pytest_compileguard.entries import FactsEntry, FactsFile, TimingEntry, TimingsFile, printable
+from pytest_compileguard.entry_text import MAX_BYTES, DamagedError, decode, schema_of
+from pytest_compileguard.errors import BaselineError
+from pytest_compileguard.git import Revision, revision
+from pytest_compileguard.observation import Record
+from pytest_compileguard.reading import bytes_of
+from pytest_compileguard.store import FOLDER, LOCK_FOLDER, Place
+
+_KIND = re.compile(rb'"kind"\s*:\s*"(facts|timings)"')
+_TIMINGS = "timings"
+
+StoredFile = FactsFile | TimingsFile
+
+
+class Item(Record):
+    """One stored entry, with all that names it."""
+
+    check: str
+    """``tests/test_x.py::test_it::target``."""
+    column: str
+    """For what it holds: ``cpu torch 2.13``, ``NVIDIA H200, torch 2.13``."""
+    entry: FactsEntry | TimingEntry
+
+
+class Tree(Record):
+    """The files of a tree by their paths in it, and what could not be read."""
+
+    name: str
+    files: Mapping[str, StoredFile]
+    problems: tuple[str, ...]
+    schemas: Mapping[str, int]
+
+    def items(self) -> dict[tuple[str, str], Item]:
+        """All entries, by check and column."""
+        found = {}
+        for path, file in self.files.items():
+            for key, columns in file.entries.items():
+                check = _check(path, key, file)
+                for column, entry in columns.items():
+                    item = Item(check=check, column=_column(column, entry), entry=entry)
+                    found[(item.check, item.column)] = item
+        return dict(sorted(found.items()))
+
+    def refuse_problems(self) -> None:
+        """Stop at the first file that can't be read.
+
+        Raises:
+            BaselineError: There is one.
+        """
+        if self.problems:
+            raise BaselineError(self.problems[0])
+
+
+def read_tree(name: str) -> Tree:
+    """Read a folder or a file; or a revision, as ``origin/main`` or ``origin/main:folder``.
+
+    Raises:
+        CompileGuardError: There is neither.
+    """
+    path = Path(name)
+    if path.exists():
+        texts = ((inside, bytes_of_file(file)) for inside, file in paths_below(path).items())
+        return make_tree(name, texts)
+    rev, _, folder = name.partition(":")
+    found = revision(rev, Path.cwd())
+    return make_tree(name, _of_revision(found, Path.cwd() / folder))
+
+
+def paths_below(root: Path) -> dict[str, Path]:
+    """Find the files of baselines below a folder, by their paths in it.
+
+    They stand in folders ``__compileguard__``; where there is none, whatever looks like one.
+    """
+    if root.is_file():
+        return {root.name: root}
+    below = {p.relative_to(root).as_posix(): p for p in _json_below(root)}
+    inside = FOLDER in root.resolve().parts
+    marked = {name: path for name, path in below.items() if inside or _is_marked(name)}
+    return marked or {name: path for name, path in below.items() if _looks_alike(path)}
+
+
+def make_tree(name: str, texts: Iterable[tuple[str, bytes | str]]) -> Tree:
+    """Decode all files; a text in place of bytes says why there are none."""
+    files: dict[str, StoredFile] = {}
+    problems: list[str] = []
+    schemas: dict[str, int] = {}
+    for path, data in texts:
+        found = _decoded(path, data)
+        if isinstance(found, str):
+            problems.append(f"{printable(path)}: {found}")
+        else:
+            files[path], schemas[path] = found
+    return Tree(name=name, files=files, problems=tuple(problems), schemas=schemas)
+
+
+def _decoded(path: str, data: bytes | str) -> tuple[StoredFile, int] | str:
+    if isinstance(data, str):
+        return data
+    try:
+        return decode(data, kind_of(path, data)), schema_of(data) or 0
+    except DamagedError as error:
+        return str(error)
+
+
+def bytes_of_file(path: Path) -> bytes | str:
+    """Read a file, or say why that can't be."""
+    try:
+        return bytes_of(path)
+    except DamagedError as error:
+        return str(error)
+    except OSError as error:
+        return f"can't be read: {error.strerror or error}"
+
+
+def kind_of(path: str, data: bytes) -> type[Any]:
+    """Say what kind of file it is, or would be if it were whole."""
+    if found := _KIND.search(data, 0, MAX_BYTES):
+        return TimingsFile if found[1] == b"timings" else FactsFile
+    return TimingsFile if PurePosixPath(path).parent.name == _TIMINGS else FactsFile
+
+
+def place_of(root: Path, inside: str) -> Place:
+    """Say where a file stands, and with which lock it is written."""
+    path = root / inside
+    home = next((p for p in path.parents if p.name == FOLDER), root)
+    anchor = home.parent if home.name == FOLDER else root
+    return Place(anchor=anchor, home=home, path=path)
+
+
+def module_of(path: str, key: str, file: StoredFile) -> str:
+    """Give the test module that an entry belongs to: ``tests/test_x.py``."""
+    parts = [part for part in PurePosixPath(path).parts if part != FOLDER]
+    if isinstance(file, TimingsFile):
+        name, folder = key.partition("::")[0], parts[:-1]
+        return "/".join([*(folder[:-1] if folder[-1:] == [_TIMINGS] else folder), name])
+    name = parts[-1].removesuffix(".json")
+    return "/".join([*parts[:-1], name if "." in name else f"{name}.py"])
+
+
+def _check(path: str, key: str, file: StoredFile) -> str:
+    inside = key.partition("::")[2] if isinstance(file, TimingsFile) else key
+    return f"{module_of(path, key, file)}::{inside}"
+
+
+def _column(column: str, entry: FactsEntry | TimingEntry) -> str:
+    return column if isinstance(entry, FactsEntry) else f"{entry.recorded.device}, {column}"
+
+
+def _json_below(root: Path) -> Iterator[Path]:
+    for folder, folders, names in os.walk(root):
+        # Neither the lock, nor version control, nor an environment.
+        folders[:] = sorted(n for n in folders if n[0] != "." and n != "node_modules")
+        yield from (Path(folder) / name for name in sorted(names) if name.endswith(".json"))
+
+
+def _is_marked(name: str) -> bool:
+    parts = PurePosixPath(name).parts
+    return FOLDER in parts and LOCK_FOLDER not in parts
+
+
+def _looks_alike(path: Path) -> bool:
+    data = bytes_of_file(path)
+    return isinstance(data, bytes) and _KIND.search(data) is not None
+
+
+def _of_revision(found: Revision, folder: Path) -> Iterator[tuple[str, bytes | str]]:
+    top = PurePosixPath(found.path_of(folder))
+    for name in found.files(folder):
+        inside = PurePosixPath(name)
+        if not name.endswith(".json") or LOCK_FOLDER in inside.parts:
+            continue
+        data = found.read(name) or b""
+        if _is_marked(name) or _KIND.search(data):
+            yield inside.relative_to(top).as_posix(), data
