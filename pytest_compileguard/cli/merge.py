@@ -153,8 +153,7 @@ def _mend(root: Path, prefer: str | None) -> tuple[list[str], tuple[str, ...]]:
     mended, conflicts = [], []
     for path, found in paths_below(root).items():
         data = bytes_of_file(found)
-        result = _mended(found, data, prefer) if isinstance(data, bytes) else None
-        if result is None:
+        if isinstance(data, str) or (result := _mended(found, data, prefer)) is None:
             continue
         if result.conflicts:
             conflicts += [f"{path}: {text}" for text in result.conflicts]
