@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import time
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,9 @@ from pytest_compileguard.entries import F, printable
 from pytest_compileguard.entry_text import MAX_BYTES, DamagedError, decode
 from pytest_compileguard.errors import BaselineError
 from pytest_compileguard.git import GitError, Revision
+
+_TICK_NS = 2_000_000_000
+"""No clock of a file system is coarser."""
 
 _RESTORE = (
     "restore it from version control, or delete it and record again "
@@ -43,11 +47,14 @@ def read(path: Path, file_type: type[F]) -> F | None:
 def read_once(path: Path, file_type: type[F]) -> F | None:
     """Do as ``read``, but don't read a file again that is the one it was.
 
-    A file is replaced whole, so another one has another identity, size or time.
+    A file is replaced whole, so another one has another identity, size or time; of one that was
+    written just now the clock of the file system may not tell.
     """
     try:
         seen = path.stat()
     except OSError:
+        return read(path, file_type)
+    if time.time_ns() - max(seen.st_mtime_ns, seen.st_ctime_ns) < _TICK_NS:
         return read(path, file_type)
     identity = (seen.st_dev, seen.st_ino, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns)
     file: F | None = _read_once(path, file_type, identity)
