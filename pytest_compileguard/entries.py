@@ -61,6 +61,8 @@ class FactsEntry(Stored):
     inputs: tuple[str, ...] | None = None
     """Shapes and dtypes of the tensors passed in, call by call, equal ones in a row together.
     ``None``: recorded before they were stored, so that they can't be compared."""
+    seal: str | None = None
+    """Of the text only; see ``entry_text``."""
 
     @property
     def numbers(self) -> dict[str, int]:
@@ -85,6 +87,7 @@ class TimingEntry(Stored):
     """With launch gaps hidden; ``None`` where there is no such clock."""
     inputs: tuple[str, ...] | None = None
     """As in ``FactsEntry``."""
+    seal: str | None = None
 
 
 class FactsFile(Stored):

@@ -3,13 +3,18 @@
 The text is what ``json.dumps(..., indent=2, sort_keys=True)`` gives, the form that formatters of
 JSON in commit hooks agree on, so that they and this plugin don't rewrite each other's files.
 A file of an older schema is read as if it were of this one, and rewritten when it changes.
+
+Entries resemble each other, so git may merge lines of one into another without a conflict, and
+every number in them would still be a number. So each entry has a seal, a digest of its check and
+its values: what was mixed up, or edited by hand, is refused instead of compared with.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -32,6 +37,8 @@ MAX_BYTES = 20_000_000
 
 _CONFLICT = re.compile(rb"^(<{7}|\|{7}|={7}|>{7})( .*)?\r?$", re.MULTILINE)
 _SHOWN_CHARACTERS = 100
+_SEAL_LENGTH = 12
+_MIXED_UP = "edited by hand, or mixed up by a merge of git (which compileguard merge mends)"
 
 
 class DamagedError(ValueError):
@@ -50,8 +57,10 @@ def encode(file: FactsFile | TimingsFile) -> bytes:
     Raises:
         DamagedError: It holds what a baseline can't hold, such as NaN.
     """
-    text = json.dumps(msgspec.to_builtins(file), indent=2, sort_keys=True) + "\n"
-    data = text.encode("ascii")
+    raw = msgspec.to_builtins(file)
+    for key, column, entry in _entries_of(raw):
+        entry["seal"] = _seal(key, column, entry)
+    data = (json.dumps(raw, indent=2, sort_keys=True) + "\n").encode("ascii")
     kind: type[Any] = type(file)
     decode(data, kind)
     return data
@@ -79,7 +88,32 @@ def _decoded(data: bytes, file_type: type[Any]) -> Any:
     # Each of two equal keys may be the wanted one; JSON readers silently take the last.
     if twin := _duplicate(json.loads(data, object_pairs_hook=_Pairs), ()):
         raise DamagedError(f"{_json_path(twin)}: this key stands there twice")
-    return file
+    for key, column, entry in _entries_of(msgspec.json.decode(data)):
+        if entry.get("seal") not in (None, _seal(key, column, entry)):
+            where = _json_path(("entries", key, column))
+            raise DamagedError(f"{where}: is not as it was recorded: {_MIXED_UP}")
+    return _unsealed(file)
+
+
+def _entries_of(raw: Any) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    for key, columns in raw["entries"].items():
+        for column, entry in columns.items():
+            yield key, column, entry
+
+
+def _seal(key: str, column: str, entry: Mapping[str, Any]) -> str:
+    values = {name: value for name, value in entry.items() if name != "seal"}
+    text = msgspec.json.encode([key, column, values], order="sorted")
+    return hashlib.sha256(text).hexdigest()[:_SEAL_LENGTH]
+
+
+def _unsealed(file: Any) -> Any:
+    """Drop the seals: they are of the text, and two equal results are equal without them."""
+    entries = {
+        key: {c: msgspec.structs.replace(entry, seal=None) for c, entry in columns.items()}
+        for key, columns in file.entries.items()
+    }
+    return msgspec.structs.replace(file, entries=entries)
 
 
 def _of_any_schema(data: bytes, file_type: type[Any]) -> Any:

@@ -88,10 +88,43 @@ def checked_out(folder: Path) -> str | None:
     return f"{commit}-dirty" if changed else commit
 
 
-def common_ancestor(path: Path) -> bytes | None:
-    """Read the file that both sides of an unfinished merge started from; ``None``: not known."""
+class Merge(Record):
+    """A file as both sides of a merge had it, and as it was before; ``None``: it was not there."""
+
+    base: bytes | None
+    ours: bytes
+    theirs: bytes
+
+
+def merge_of(path: Path) -> Merge | None:
+    """Find the sides of the merge that a file is in, or came from; ``None``: there is none.
+
+    They are exact, which the file between its conflict markers is not: git merged the rest of
+    its lines without knowing what they mean.
+    """
+    name, folder = f"./{path.name}", path.parent
+    sources = (
+        (":1:", ":2:", ":3:"),  # unmerged in the index
+        (_fork(folder, "HEAD", "MERGE_HEAD"), "HEAD:", "MERGE_HEAD:"),  # taken as merged
+        (_fork(folder, "HEAD^1", "HEAD^2"), "HEAD^1:", "HEAD^2:"),  # committed
+    )
+    for before, first, second in sources:
+        ours, theirs = _shown(folder, f"{first}{name}"), _shown(folder, f"{second}{name}")
+        if ours is not None and theirs is not None:
+            return Merge(base=_shown(folder, f"{before}{name}"), ours=ours, theirs=theirs)
+    return None
+
+
+def _fork(folder: Path, first: str, second: str) -> str:
     try:
-        return _git(path.parent, "cat-file", _BLOB, f":1:./{path.name}")
+        return _git(folder, "merge-base", first, second).decode().strip() + ":"
+    except GitError:
+        return ":1:"  # of a file that is not unmerged, there is none
+
+
+def _shown(folder: Path, name: str) -> bytes | None:
+    try:
+        return _git(folder, "cat-file", _BLOB, name)
     except GitError:
         return None
 

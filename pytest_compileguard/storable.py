@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 from pytest_compileguard.entries import FactsEntry, Recorded, TimingEntry, printable, significant
 from pytest_compileguard.environment import Environment
@@ -30,8 +31,9 @@ def facts_entry(verdict: Verdict, rootpath: Path, commit: str | None = None) -> 
     if isinstance(seen, NotObserved):
         raise BaselineError(f"{printable(verdict.key)}: no facts to record: {seen.reason}")
     sites = sorted(seen.break_sites, key=lambda site: (site.file, site.line))
+    numbers: dict[str, Any] = facts_of(seen)
     return FactsEntry(
-        **facts_of(seen),
+        **numbers,
         breaks=tuple(_break_line(site, rootpath) for site in sites),
         backend=printable(verdict.backend),
         mode=verdict.mode,

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from pytest_compileguard.change import Entry, difference, is_equal
-from pytest_compileguard.cli.conflict import sides_of
+from pytest_compileguard.cli.conflict import Sides, sides_of
 from pytest_compileguard.cli.output import DIFFERENT, FINE, Output
 from pytest_compileguard.cli.tree import (
     StoredFile,
@@ -28,7 +28,7 @@ from pytest_compileguard.cli.tree import (
 from pytest_compileguard.entries import NO_FACTS, NO_TIMINGS, FactsFile, printable
 from pytest_compileguard.entry_text import DamagedError, decode
 from pytest_compileguard.errors import BaselineError
-from pytest_compileguard.git import common_ancestor
+from pytest_compileguard.git import Merge, merge_of
 from pytest_compileguard.metrics import NOISE_THRESHOLD
 from pytest_compileguard.observation import Record
 from pytest_compileguard.store import Store
@@ -165,21 +165,32 @@ def _mend(root: Path, prefer: str | None) -> tuple[list[str], tuple[str, ...]]:
 
 
 def _mended(path: Path, data: bytes, prefer: str | None) -> _Merged | None:
-    sides = sides_of(data)
+    """Merge the sides of a file that can't be read; ``None`` if it has none, or is whole."""
+    kind = kind_of(path.as_posix(), data)
+    if _is_whole(data, kind):
+        return None
+    marked = sides_of(data)
+    sides: Merge | Sides | None = merge_of(path.resolve()) or marked
     if sides is None:
         return None
-    kind = kind_of(path.as_posix(), data)
-    ancestor = sides.base or common_ancestor(path.resolve())
     try:
         ours, theirs = decode(sides.ours, kind), decode(sides.theirs, kind)
-        base = decode(ancestor, kind) if ancestor else None
+        base = decode(sides.base, kind) if sides.base else None
     except DamagedError as error:
         raise BaselineError(
-            f"{printable(str(path))}: a side of the conflict is damaged itself: {error}"
+            f"{printable(str(path))}: a side of the merge is damaged itself: {error}"
         ) from error
     # Without a common ancestor nobody can tell what was removed, so nothing is.
     known = base if base is not None else _empty(ours)
     return merged(known, (ours, theirs), whole=base is not None, prefer=prefer)
+
+
+def _is_whole(data: bytes, kind: type[Any]) -> bool:
+    try:
+        decode(data, kind)
+    except DamagedError:
+        return False
+    return True
 
 
 def _empty(file: StoredFile) -> Any:

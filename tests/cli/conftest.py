@@ -14,7 +14,7 @@ import pytest
 
 from pytest_compileguard.cli import main
 from pytest_compileguard.environment import Environment
-from pytest_compileguard.recording import record
+from pytest_compileguard.recording import Wish, record
 from pytest_compileguard.store import Store
 from tests.stored import (
     CPU,
@@ -70,6 +70,7 @@ def record_in(
     breaks: int = 0,
     environment: Environment = CPU,
     speedup: float | None = None,
+    commit: str | None = None,
     **changes: Any,
 ) -> None:
     """Record checks as an update run in ``root`` would, and let their modules exist."""
@@ -84,7 +85,7 @@ def record_in(
             speed=None if speedup is None else make_speed(speedup),
             environment=environment,
         )
-        record(Store(root), [verdict])
+        record(Store(root), [verdict], Wish(commit=commit))
 
 
 def git(root: Path, *arguments: str, check: bool = True) -> str:

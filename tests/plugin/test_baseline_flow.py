@@ -205,6 +205,29 @@ def test_the_command_holds_in_the_folder_of_the_call(
     pytester.runpytest_inprocess("../tests", *plain).assert_outcomes(passed=1)
 
 
+def unsealed(path: Path) -> str:
+    """Give a text that may be edited by hand."""
+    document = json.loads(path.read_bytes())
+    for columns in document["entries"].values():
+        for entry in columns.values():
+            del entry["seal"]
+    return json.dumps(document, indent=2)
+
+
+def test_an_entry_that_was_edited_by_hand_is_refused(run_suite: RunSuite) -> None:
+    recorded(run_suite, library=WORSE)
+    edited = FACTS.read_text(encoding="utf-8").replace('"graph_breaks": 1', '"graph_breaks": 9')
+    FACTS.write_text(edited, encoding="utf-8")
+
+    run = run_suite(SUITE, library=WORSE)
+
+    assert run.result.ret == pytest.ExitCode.USAGE_ERROR
+    (line,) = [text for text in run.text.splitlines() if text.startswith("ERROR: ")]
+    assert '["cpu torch ' in line
+    assert "is not as it was recorded: edited by hand, or mixed up by a merge of git" in line
+    assert FACTS.read_text(encoding="utf-8") == edited
+
+
 TWO_RECOMPILES = SUITE.replace(
     "compileguard(target)(ones(3))",
     "guarded = compileguard(target, dynamic=False)\n    for n in (2, 3, 4):\n"
@@ -225,7 +248,7 @@ def test_a_number_that_was_tampered_with_fails_until_it_is_restored(
     run_suite: RunSuite, number: str, label: str
 ) -> None:
     recorded(run_suite, TWO_RECOMPILES, library=WORSE)
-    text = FACTS.read_text(encoding="utf-8")
+    text = unsealed(FACTS)
     honest = re.search(rf'"{number}": (\d+)', text)
     assert honest is not None
     lower = int(honest[1]) - 1
@@ -301,7 +324,7 @@ def test_a_speedup_that_was_tampered_with_fails_beyond_the_noise_threshold(
 ) -> None:
     recorded(run_suite, TIMED, timing=True)
     (file,) = Path("__compileguard__/timings").glob("*.json")
-    text = file.read_text(encoding="utf-8")
+    text = unsealed(file)
     tampered = re.sub(r'"speedup(_low|_high)?": [\d.e-]+', r'"speedup\1": 100.0', text)
     file.write_text(tampered, encoding="utf-8")
 

@@ -262,6 +262,7 @@ def test_what_another_kind_of_device_recorded_stays(run_suite: RunSuite) -> None
     document = json.loads(text)
     (column,) = document["entries"]["test_b::good"]
     entry = document["entries"]["test_b::good"][column]
+    del entry["seal"]  # it would tell that an entry is not where it was recorded
     document["entries"]["test_b::good"] = {
         column: entry,
         "cpu torch 99.0": entry,
@@ -272,19 +273,6 @@ def test_what_another_kind_of_device_recorded_stays(run_suite: RunSuite) -> None
     recorded(run_suite, suite(a="good"))
 
     assert list(stored()["b"]) == ["cpu torch 99.0", "cuda torch 2.9"]
-
-
-def test_workers_of_xdist_drop_what_is_gone(run_suite: RunSuite, pytester: pytest.Pytester) -> None:
-    pytest.importorskip("xdist")
-    recorded(run_suite, suite(a="good", b="good", c="good"))
-    pytester.makepyfile(test_suite=suite(a="good", b="good"))
-
-    result = pytester.runpytest_subprocess("-n2", UPDATE, "-p", "no:cacheprovider")
-
-    result.stdout.fnmatch_lines(
-        ["compileguard baseline: 0 added, 0 changed, 1 removed, 2 kept; 1 file written"]
-    )
-    assert list(stored()) == ["a", "b"]
 
 
 # --- names that changed -----------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import shutil
 import subprocess
 import sys
@@ -270,7 +271,7 @@ def test_the_file_is_as_formatters_of_json_write_it(store: Store) -> None:
     record(store, [make_verdict(nodeid=NODEID + "[é]", seen=make_compilation(make_site()))])
     text = (store.rootpath / FACTS_FILE).read_bytes()
     assert text == json.dumps(json.loads(text), indent=2, sort_keys=True).encode() + b"\n"
-    assert json.loads(text) == {
+    assert json.loads(re.sub(rb'"seal": "[0-9a-f]{12}"', b'"seal": "SEAL"', text)) == {
         "kind": "facts",
         "schema": 2,
         "entries": {
@@ -288,6 +289,7 @@ def test_the_file_is_as_formatters_of_json_write_it(store: Store) -> None:
                     "backend": "inductor",
                     "mode": None,
                     "calls": 3,
+                    "seal": "SEAL",
                     "inputs": ["2 x float32[32, 64]", "float32[48, 64]"],
                     "recorded": {
                         "torch": "2.13.0+cpu",
