@@ -75,10 +75,12 @@ def style(request: pytest.FixtureRequest) -> str:
 
 def test_what_both_branches_did_comes_together(command: Command, style: str) -> None:
     with Branch("a"):
-        record_in(Path(), f"{MODULE}::test_6", breaks=1)
         record_in(Path(), f"{MODULE}::test_5", breaks=0)
+        record_in(Path(), f"{MODULE}::test_6", breaks=1)
+        record_in(Path(), f"{MODULE}::test_8", breaks=1, commit="1")
     with Branch("b"):
         record_in(Path(), f"{MODULE}::test_7", breaks=3)
+        record_in(Path(), f"{MODULE}::test_8", breaks=1, commit="2")
     assert merge_branches(style=style)
     left = FACTS.read_bytes()
 
@@ -91,7 +93,8 @@ def test_what_both_branches_did_comes_together(command: Command, style: str) -> 
     done = command("merge")
 
     assert (done.code, done.out.splitlines()[0]) == (0, f"mended: {FACTS}")
-    assert stored(command) == {"test_1": 2, "test_5": 0, "test_6": 1, "test_7": 3, "test_9": 2}
+    expected = {"test_1": 2, "test_5": 0, "test_6": 1, "test_7": 3, "test_8": 1, "test_9": 2}
+    assert stored(command) == expected
     assert command("check").code == 0
 
 
