@@ -81,13 +81,11 @@ def test_what_both_branches_did_comes_together(command: Command, style: str) -> 
     with Branch("b"):
         record_in(Path(), f"{MODULE}::test_7", breaks=3)
         record_in(Path(), f"{MODULE}::test_8", breaks=1, commit="2")
-    assert merge_branches(style=style)
+    # Git may see no conflict here, and leave test_8 twice.
+    merge_branches(style=style)
     left = FACTS.read_bytes()
 
-    check = command("check")
-    assert check.code == 2
-    assert "test_x.json: line " in check.out
-    assert "of an unfinished merge" in check.out
+    assert command("check").code == 2
     assert FACTS.read_bytes() == left
 
     done = command("merge")
@@ -153,6 +151,10 @@ def test_equal_facts_of_two_machines_are_no_conflict(command: Command) -> None:
         with Branch(branch):
             record_in(Path(), f"{MODULE}::test_6", breaks=1, commit=commit_name)
     assert merge_branches()
+    check = command("check")
+    assert check.code == 2
+    assert "test_x.json: line " in check.out
+    assert "of an unfinished merge" in check.out
     assert command("merge").code == 0
     assert stored(command) == {"test_1": 2, "test_5": 2, "test_6": 1, "test_9": 2}
 
