@@ -119,4 +119,6 @@ def significant(number: float) -> float:
 
 def printable(text: str) -> str:
     """Escape what would break a line of a terminal, or deceive its reader."""
+    if text.isprintable():
+        return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -13,6 +13,7 @@ import os
 import secrets
 import stat
 from contextlib import ExitStack, contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -162,14 +163,10 @@ class Store(msgspec.Struct, frozen=True):
         return [self.revision.root / name for name in names if name.endswith(".json")]
 
     def _place(self, nodeid: str, *names: str) -> Place:
-        module = _module(nodeid)
-        if self.baseline_dir is None:
-            anchor = self.rootpath / module.parent
-            home = anchor / FOLDER
-            return Place(anchor=anchor, home=home, path=home.joinpath(*names))
-        folder = self.baseline_dir.joinpath(*_parts_inside(module.parent))
-        path = folder.joinpath(*names)
-        return Place(anchor=self.baseline_dir, home=self.baseline_dir, path=path)
+        if "\0" in nodeid:
+            raise _without_module(nodeid)
+        module = nodeid.partition("::")[0]
+        return _place_of(self.rootpath, self.baseline_dir, module, names)
 
     @contextmanager
     def _locked(self, place: Place) -> Iterator[None]:
@@ -194,15 +191,32 @@ class Store(msgspec.Struct, frozen=True):
             yield
 
 
+@lru_cache(maxsize=1024)
+def _place_of(
+    rootpath: Path, baseline_dir: Path | None, nodeid: str, names: tuple[str, ...]
+) -> Place:
+    module = _module(nodeid)
+    if baseline_dir is None:
+        anchor = rootpath / module.parent
+        home = anchor / FOLDER
+        return Place(anchor=anchor, home=home, path=home.joinpath(*names))
+    folder = baseline_dir.joinpath(*_parts_inside(module.parent))
+    return Place(anchor=baseline_dir, home=baseline_dir, path=folder.joinpath(*names))
+
+
 def _module(nodeid: str) -> PurePosixPath:
     """The path in a node id. Pytest writes slashes; a hand-written id may have backslashes."""
     module = PurePosixPath(nodeid.partition("::")[0].replace("\\", "/"))
-    if not module.name or "\0" in nodeid:
-        raise BaselineError(
-            f"node id {printable(nodeid)!r}: names no test module, so it has no baseline; "
-            "a node id reads tests/test_x.py::test_name"
-        )
+    if not module.name:
+        raise _without_module(nodeid)
     return module
+
+
+def _without_module(nodeid: str) -> BaselineError:
+    return BaselineError(
+        f"node id {printable(nodeid)!r}: names no test module, so it has no baseline; "
+        "a node id reads tests/test_x.py::test_name"
+    )
 
 
 def _parts_inside(folder: PurePosixPath) -> list[str]:

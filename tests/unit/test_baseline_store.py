@@ -122,12 +122,12 @@ def writer(store: Store, name: str, rounds: int) -> Iterator[subprocess.Popen[st
 
 def test_writers_at_the_same_time_lose_nothing(store: Store, place: Place) -> None:
     command = [sys.executable, "-c", WRITER, str(store.rootpath)]
-    names = [f"writer{n}" for n in range(6)]
+    names = [f"writer{n}" for n in range(4)]
     processes = [
-        subprocess.Popen([*command, name, "15"], stdout=subprocess.DEVNULL) for name in names
+        subprocess.Popen([*command, name, "8"], stdout=subprocess.DEVNULL) for name in names
     ]
-    assert [process.wait(timeout=60) for process in processes] == [0] * 6
-    expected = {f"{name}-{n}" for name in names for n in range(15)}
+    assert [process.wait(timeout=60) for process in processes] == [0] * 4
+    expected = {f"{name}-{n}" for name in names for n in range(8)}
     assert set(store.facts(NODEID).entries) == expected
     assert sorted(path.name for path in place.home.iterdir()) == [".lock", "test_x.json"]
 
