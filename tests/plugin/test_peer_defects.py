@@ -5,13 +5,13 @@ The one about xdist stands in ``tests/cli/test_fleet.py``.
 | tool | what it does | test |
 |---|---|---|
 | pytest-torch | parameters share one key | test_each_parameter_is_apart |
-| pytest-torch | xdist workers overwrite each other's entries | test_a_fleet_ends_with_the_right_files |
+| pytest-torch | xdist workers lose entries | test_a_fleet_ends_with_the_right_files |
 | pytest-torch | no baseline: the test is skipped | test_a_first_run_checks_and_says_so |
 | pytest-torch | stale entries are silent | test_a_stale_entry_is_named |
 | pytest-torch | the torch of an entry is stored and never used | test_an_older_torch_is_said |
-| pytest-torch | a rerun at once moves by half, absolute times gate | test_absolute_times_gate_nothing |
+| pytest-torch | absolute times gate, and move by half | test_absolute_times_gate_nothing |
 | pytest-memray | a run that fails moves the baseline | test_a_failing_run_moves_nothing |
-| pytest-benchmark | no baseline: a usage error, exit code 4 | test_the_first_run_is_no_usage_error |
+| pytest-benchmark | no baseline: a usage error | test_the_first_run_is_no_usage_error |
 | pytest-benchmark | a test without an entry passes silently | test_a_first_run_checks_and_says_so |
 | pytest-benchmark | an entry without a test is not mentioned | test_a_stale_entry_is_named |
 | pytest-benchmark | another machine is gated all the same | test_another_machine_gates_nothing |
