@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import argparse
 import ast
 import inspect
+from types import ModuleType
 
 from pytest_compileguard import metrics, spec
+from pytest_compileguard.cli import SUBCOMMANDS
 from pytest_compileguard.options import OPTIONS
 
 
 def tables() -> dict[str, str]:
     """Markdown of each generated table, by the name of its section in the README."""
-    return {"limits": limits(), "options": options(), "metrics": metric_table()}
+    return {
+        "limits": limits(),
+        "options": options(),
+        "metrics": metric_table(),
+        "commands": commands(),
+    }
 
 
 def limits() -> str:
@@ -26,6 +34,18 @@ def options() -> str:
         ini = f"`{option.dest}`" if option.ini else "-"
         rows.append(f"| `{usage}` | {ini} | {option.help} |")
     return "\n".join(["| option | ini key | meaning |", "| --- | --- | --- |", *rows])
+
+
+def commands() -> str:
+    rows = [f"| `{_usage(name, module)}` | {module.HELP} |" for name, module in SUBCOMMANDS.items()]
+    return "\n".join(["| command | what it does |", "| --- | --- |", *rows])
+
+
+def _usage(name: str, module: ModuleType) -> str:
+    parser = argparse.ArgumentParser(prog=f"compileguard {name}", add_help=False)
+    module.add_arguments(parser)
+    usage = " ".join(parser.format_usage().removeprefix("usage: ").split())
+    return usage.replace("|", "\\|")
 
 
 def metric_table() -> str:
