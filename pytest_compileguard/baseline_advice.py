@@ -63,6 +63,8 @@ class Moved(Record):
     change: Change
     observed: float
     stored: float
+    older: bool = False
+    """Whether the stored number is one of an older torch, which stays as it is."""
 
 
 def compared(
@@ -72,7 +74,7 @@ def compared(
     policy, better = moved.metric.policy, moved.change == "better"
     if policy == "show" or (policy == "warn" and better):
         return None
-    refused = plan.improvements == "fail" and plan.update_baseline is None
+    refused = plan.improvements == "fail" and plan.update_baseline is None and not moved.older
     fails = policy == "gate" and (refused or not better)
     return Finding(
         metric=f"baseline.{moved.metric.name}",
@@ -81,13 +83,14 @@ def compared(
         observed=moved.observed,
         baseline=moved.stored,
         evidence=evidence,
-        remedy=_tighten(plan, fails=fails) if better else _accept(plan, policy),
+        remedy=_tighten(plan, moved, fails=fails) if better else _accept(plan, policy),
         warns=policy == "warn",
     )
 
 
-def _tighten(plan: Plan, *, fails: bool) -> str:
-    command = update_command(plan, "improved")
+def _tighten(plan: Plan, moved: Moved, *, fails: bool) -> str:
+    # For this torch nothing is stored yet, so there is nothing to improve.
+    command = update_command(plan, "new" if moved.older else "improved")
     return f"better than the baseline, which is to be tightened: {command}" if fails else command
 
 

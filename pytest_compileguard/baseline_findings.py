@@ -86,7 +86,7 @@ def _facts(
         finding
         for metric in FACTS
         if _is_comparable(plan, metric, stored, note)
-        if (finding := _compared(plan, metric, seen, stored, origin)) is not None
+        if (finding := _compared(plan, metric, seen, stored, origin, older=bool(note))) is not None
     )
     failed = {finding.metric for finding in found if finding.status == "failed"}
     named = failed & {f"baseline.{name}" for name in _BREAK_METRICS}
@@ -104,7 +104,13 @@ def _is_comparable(plan: Plan, metric: Metric, stored: FactsEntry, note: str) ->
 
 
 def _compared(
-    plan: Plan, metric: Metric, seen: CompileObservation, stored: FactsEntry, origin: str
+    plan: Plan,
+    metric: Metric,
+    seen: CompileObservation,
+    stored: FactsEntry,
+    origin: str,
+    *,
+    older: bool,
 ) -> Finding | None:
     """Judge one number; ``None`` if nothing is to be said of it."""
     observed, expected = facts_of(seen)[metric.name], stored.numbers[metric.name]
@@ -114,7 +120,7 @@ def _compared(
     worse = change == "worse"
     return compared(
         plan,
-        Moved(metric=metric, change=change, observed=observed, stored=expected),
+        Moved(metric=metric, change=change, observed=observed, stored=expected, older=older),
         message=origin if worse else f"tighten: {expected} -> {observed}",
         evidence=_proof(metric, seen, stored) if worse else (),
     )

@@ -7,6 +7,7 @@ One file a subcommand. Each has ``HELP``, ``add_arguments`` and ``run``; a new o
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -43,6 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _printed(output: Output, form: str) -> int:
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal may lack characters of a name
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         sys.stdout.write(rendered(output, form))
         sys.stdout.flush()

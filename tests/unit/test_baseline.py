@@ -24,7 +24,7 @@ from pytest_compileguard.observation import (
     NotObserved,
     SpeedObservation,
 )
-from pytest_compileguard.recording import Changes, record
+from pytest_compileguard.recording import Changes, Wish, record
 from pytest_compileguard.store import Store
 from tests.stored import (
     CPU,
@@ -373,6 +373,32 @@ def test_void_samples_are_told_and_not_stored(store: Store) -> None:
     reason = "the samples don't count: a recompile while sampling"
     assert done.unstored == (f"{NODEID}::ToyModel: {reason}",)
     assert done.files == (store.rootpath / FACTS_FILE,)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "kept"), ((1.31, 1.40, True), (1.31, 0.95, True), (1.31, 2.0, False))
+)
+def test_a_timing_within_the_noise_stays_as_it_is(
+    store: Store, before: float, now: float, *, kept: bool
+) -> None:
+    for speedup in (before, now):
+        record(store, [make_verdict(speed=make_speed(speedup))])
+    timing = timing_at(store, CPU)
+    assert timing is not None
+    assert (timing.speedup == before) is kept
+
+
+def test_an_entry_older_than_the_record_of_inputs_can_be_improved(store: Store) -> None:
+    worse = make_compilation(make_site(), inputs=())
+    record(store, [make_verdict(seen=worse)])
+    path = store.facts_place(NODEID).path
+    document = json.loads(path.read_bytes())
+    (entry,) = document["entries"]["test_mlp::ToyModel"].values()
+    entry["inputs"] = entry["seal"] = None
+    path.write_text(json.dumps(document), encoding="utf-8")
+    done = record(store, [make_verdict()], Wish(mode="improved"))
+    (line,) = done.changed
+    assert "graph breaks 1 -> 0" in line
 
 
 def test_an_untimed_run_keeps_the_stored_timing(store: Store) -> None:

@@ -1002,6 +1002,14 @@ def test_improvements_fail_where_that_is_wanted_until_they_are_recorded() -> Non
     assert kept.outcome == "passed"
 
 
+def test_better_than_an_older_torch_is_recorded_as_new_and_never_fails() -> None:
+    note = "recorded with torch 2.12, this is 2.13"
+    baseline = make_baseline(facts=make_facts(graphs=4), facts_note=note)
+    verdict = verdict_of(baseline=baseline, improvements="fail")
+    assert verdict.outcome == "passed"
+    assert finding_of(verdict, "baseline.graphs").remedy == f"{COMMAND}=new"
+
+
 def test_absolute_times_advise_and_never_fail() -> None:
     baseline = make_baseline(timing=make_timing(eager_ms=0.001, compiled_ms=0.001))
     finding = finding_of(verdict_of(baseline=baseline), "baseline.speedup")
