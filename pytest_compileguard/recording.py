@@ -137,7 +137,7 @@ class _Writer:
         before, after = self._store.update(place, empty, change)
         self.files += [place.path] if after != before else []
         self.outcomes += [_outcome(before, slot, self._wish) for slot in slots]
-        self.removed += map(printable, pruned(before, prunings)[1])
+        self.removed += map(printable, pruned(before, prunings)[1]) if prunings else ()
 
 
 _Prunings = dict[Path, tuple[Place, list[Pruning]]]
@@ -197,24 +197,30 @@ def _changed(file: F, *, slots: Iterable[_Slot], prunings: Sequence[Pruning], wi
     entries: dict[str, Mapping[str, Any]] = dict(file.entries)
     for slot in slots:
         columns = entries.get(slot.key, {})
-        if _outcome(file, slot, wish).outcome in ("added", "changed"):
+        if _fate(columns.get(slot.column), slot.entry, wish) in ("added", "changed"):
             entries[slot.key] = {**columns, slot.column: slot.entry}
     return msgspec.structs.replace(file, entries=entries)
 
 
-def _outcome(before: F, slot: _Slot, wish: Wish) -> _Outcome:
+def _fate(old: Entry | None, new: Entry, wish: Wish) -> Outcome:
     """Decide what becomes of one entry; ``left``: the mode does not concern it."""
+    if old is None:
+        return "left" if wish.mode == "improved" else "added"
+    if is_equal(old, new, wish.noise):
+        return "kept"
+    better = wish.mode == "improved" and is_improved(old, new, wish.noise)
+    return "changed" if wish.mode == "all" or better else "kept"
+
+
+def _outcome(before: F, slot: _Slot, wish: Wish) -> _Outcome:
+    """Tell what became of one entry."""
     columns: Mapping[str, Any] = before.entries.get(slot.key, {})
     old = columns.get(slot.column)
-    if old is None:
-        left = wish.mode == "improved"
-        return _Outcome(check=slot.check, outcome="left" if left else "added", told=slot.told)
-    if is_equal(old, slot.entry, wish.noise):
-        return _Outcome(check=slot.check, outcome="kept", told="")
-    better = wish.mode == "improved" and is_improved(old, slot.entry, wish.noise)
-    if wish.mode == "all" or better:
-        return _Outcome(check=slot.check, outcome="changed", told=difference(old, slot.entry))
-    return _Outcome(check=slot.check, outcome="kept", told="")
+    fate = _fate(old, slot.entry, wish)
+    told = slot.told if fate == "added" else ""
+    if fate == "changed" and old is not None:
+        told = difference(old, slot.entry)
+    return _Outcome(check=slot.check, outcome=fate, told=told)
 
 
 def _lines(outcomes: Sequence[_Outcome]) -> dict[Outcome, tuple[str, ...]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -135,6 +136,11 @@ def _portable(file: str, rootpath: Path) -> str:
     for folder in _INSTALLED:
         if folder in path:
             return path.rpartition(folder)[2]
-    for root in (rootpath, rootpath.resolve()):
-        path = path.removeprefix(f"{root.as_posix().rstrip('/')}/")
+    for root in _roots(rootpath):
+        path = path.removeprefix(root)
     return path
+
+
+@lru_cache(maxsize=8)
+def _roots(rootpath: Path) -> tuple[str, ...]:
+    return tuple(f"{root.as_posix().rstrip('/')}/" for root in (rootpath, rootpath.resolve()))
