@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from functools import lru_cache
 from pathlib import Path
@@ -10,6 +11,8 @@ from pytest_compileguard.errors import CompileGuardError
 from pytest_compileguard.observation import Record
 
 _TIMEOUT_S = 60
+# Set in hooks of git, where they name the repository of the hook, seen from another folder.
+_LOCATIONS = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX")
 _LENGTH = 12
 _BLOB = "blob"
 
@@ -141,10 +144,15 @@ def _blob(root: Path, commit: str, inside: str) -> bytes | None:
 
 
 def _git(folder: Path, *arguments: str) -> bytes:
-    command = ["git", "-C", str(folder), *arguments]
+    environment = {name: v for name, v in os.environ.items() if name not in _LOCATIONS}
     try:
         done = subprocess.run(  # noqa: S603  # arguments are ours; names follow --end-of-options
-            command, capture_output=True, check=False, timeout=_TIMEOUT_S, stdin=subprocess.DEVNULL
+            ["git", "--no-optional-locks", "-C", str(folder), *arguments],  # noqa: S607
+            capture_output=True,
+            check=False,
+            timeout=_TIMEOUT_S,
+            stdin=subprocess.DEVNULL,
+            env=environment,
         )
     except FileNotFoundError:
         raise GitError("git is not installed, or not on PATH") from None

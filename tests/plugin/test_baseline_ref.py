@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
 
+from tests.cli.conftest import git as git_in
 from tests.conftest import RunSuite
 
 UPDATE = "--compileguard-update-baseline"
@@ -27,18 +27,10 @@ def repository(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> No
     del pytester  # it goes to a folder of its own
     monkeypatch.setattr("sys.dont_write_bytecode", True)
     git("init", "-q", "-b", "main")
-    git("config", "user.email", "someone@example.org")
-    git("config", "user.name", "Someone")
 
 
 def git(*arguments: str) -> str:
-    done = subprocess.run(
-        ["git", *arguments],  # noqa: S607
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    return done.stdout
+    return git_in(Path(), *arguments)
 
 
 def test_a_relaxed_baseline_does_not_count(run_suite: RunSuite) -> None:
