@@ -6,7 +6,7 @@ import argparse
 
 from pytest_compileguard.cli.output import ERROR, FINE, Output
 from pytest_compileguard.cli.tree import read_tree
-from pytest_compileguard.entries import SCHEMA
+from pytest_compileguard.entries import SCHEMA, printable
 from pytest_compileguard.wording import counted
 
 HELP = "check that every file can be read; changes nothing"
@@ -24,6 +24,8 @@ def run(arguments: argparse.Namespace) -> Output:
     files = entries = 0
     for name in arguments.trees:
         tree = read_tree(name)
+        if not tree.files and not tree.problems:
+            problems.append(f"{printable(name)}: holds no baselines, so there is nothing to check")
         problems += tree.problems
         notes += [
             f"{path}: schema {schema}; the next update writes schema {SCHEMA}"
@@ -33,7 +35,7 @@ def run(arguments: argparse.Namespace) -> Output:
         files += len(tree.files)
         entries += len(tree.items())
     total = f"{counted(files, 'file')} with {counted(entries, 'entry', 'entries')} can be read"
-    bad = f"{counted(len(problems), 'file')} can't be read" if problems else "none is damaged"
+    bad = counted(len(problems), "problem") if problems else "none is damaged"
     return Output(
         code=ERROR if problems else FINE,
         lines=(*problems, *notes, f"{total}, {bad}"),

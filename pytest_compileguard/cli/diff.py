@@ -9,6 +9,8 @@ from pytest_compileguard.change import change_of, difference, is_comparable, is_
 from pytest_compileguard.cli.output import DIFFERENT, FINE, Output, Table
 from pytest_compileguard.cli.show import item_data
 from pytest_compileguard.cli.tree import Item, read_tree
+from pytest_compileguard.entries import printable
+from pytest_compileguard.errors import BaselineError
 from pytest_compileguard.metrics import NOISE_THRESHOLD
 from pytest_compileguard.observation import Record
 from pytest_compileguard.wording import counted
@@ -39,6 +41,10 @@ def run(arguments: argparse.Namespace) -> Output:
     trees = read_tree(arguments.before), read_tree(arguments.after)
     for tree in trees:
         tree.refuse_problems()
+    if not any(tree.files for tree in trees):
+        raise BaselineError(
+            f"{printable(arguments.before)}, {printable(arguments.after)}: neither holds baselines"
+        )
     found = _differences(trees[0].items(), trees[1].items())
     if arguments.regressions:
         found = [difference for difference in found if difference.kind == "worse"]

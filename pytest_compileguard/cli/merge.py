@@ -56,6 +56,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> Output:
     root = Path(arguments.into)
+    if not root.exists():
+        raise BaselineError(f"--into: {printable(str(root))!r}: no such folder")
     mended, conflicts = _mend(root, arguments.prefer)
     written: list[str] = []
     if arguments.fragments and not conflicts:

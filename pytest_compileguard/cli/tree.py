@@ -11,7 +11,7 @@ from typing import Any
 from pytest_compileguard.entries import FactsEntry, FactsFile, TimingEntry, TimingsFile, printable
 from pytest_compileguard.entry_text import MAX_BYTES, DamagedError, decode, schema_of
 from pytest_compileguard.errors import BaselineError
-from pytest_compileguard.git import Revision, revision
+from pytest_compileguard.git import GitError, Revision, revision
 from pytest_compileguard.observation import Record
 from pytest_compileguard.reading import bytes_of
 from pytest_compileguard.store import FOLDER, LOCK_FOLDER, Place
@@ -72,7 +72,12 @@ def read_tree(name: str) -> Tree:
         texts = ((inside, bytes_of_file(file)) for inside, file in paths_below(path).items())
         return make_tree(name, texts)
     rev, _, folder = name.partition(":")
-    found = revision(rev, Path.cwd())
+    try:
+        found = revision(rev, Path.cwd())
+    except GitError as error:
+        raise BaselineError(
+            f"{printable(name)!r}: no such file or folder, nor a git revision ({error})"
+        ) from error
     return make_tree(name, _of_revision(found, Path.cwd() / folder))
 
 

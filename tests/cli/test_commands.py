@@ -51,7 +51,9 @@ def test_it_runs_as_a_module_too(tmp_path: Path) -> None:
     ("arguments", "said"),
     (
         ((), "required: subcommand"),
-        (("show", "nowhere"), "compileguard: error: "),
+        (("show", "nowhere"), "'nowhere': no such file or folder, nor a git revision"),
+        (("diff", ".", "."), "neither holds baselines"),
+        (("merge", "--into=nowhere"), "'nowhere': no such folder"),
         (("diff", ".", "--regressions=1"), "--regressions"),
         (("show", "--format=html"), "invalid choice: 'html'"),
         (("prune", "--older-than=new"), "'new': write a version as 2.11"),
@@ -288,7 +290,13 @@ def test_check_tells_every_damaged_file(command: Command) -> None:
     assert done.code == 2
     assert "test_y.json: line 1: conflict marker '<<<<<<< HEAD'" in done.out
     assert "test_z.json: line " in done.out
-    assert done.out.splitlines()[-1] == "1 file with 1 entry can be read, 2 files can't be read"
+    assert done.out.splitlines()[-1] == "1 file with 1 entry can be read, 2 problems"
+
+
+def test_a_check_of_nothing_is_not_fine(command: Command) -> None:
+    done = command("check")
+    assert done.code == 2
+    assert "holds no baselines, so there is nothing to check" in done.out
 
 
 def test_check_tells_of_an_older_schema_and_an_update_migrates_it(command: Command) -> None:
