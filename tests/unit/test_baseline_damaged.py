@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -272,40 +271,6 @@ def test_all_that_a_test_is_held_against_can_be_read_beforehand(store: Store) ->
     timings_path.unlink()
     store.facts_place(NODEID).path.write_bytes(CONFLICT)
     assert "conflict marker" in refusal(lambda: store.verify(NODEID))
-
-
-def test_mutated_bytes_are_read_or_refused(store: Store) -> None:
-    # Fixed, so that a failure comes again.
-    chance = random.Random(7)  # noqa: S311
-    place = store.facts_place(NODEID)
-    refused = 0
-    for _ in range(500):
-        data = mutated(chance)
-        place.path.write_bytes(data)
-        try:
-            assert isinstance(store.facts(NODEID), FactsFile)
-        except BaselineError:
-            refused += 1
-            refusal(lambda: store.facts(NODEID))
-            refusal(lambda: store.update(place, NO_FACTS, add_entry))
-        assert place.path.read_bytes() == data
-    assert 250 < refused < 500  # digits, and letters of texts, may change
-
-
-def mutated(chance: random.Random) -> bytes:
-    data = bytearray(GOOD)
-    for _ in range(chance.choice((1, 1, 2, 5))):
-        at = chance.randrange(len(data))
-        kind = chance.randrange(4)
-        if kind == 0:
-            data[at] = chance.randrange(256)
-        elif kind == 1:
-            del data[at : at + chance.randrange(1, 40)]
-        elif kind == 2:
-            data[at:at] = bytes(data[at : at + chance.randrange(1, 40)])
-        else:
-            data[at] = ord(chance.choice('{}[]",:\\\n0-eE.'))
-    return bytes(data)
 
 
 counts = st.integers(0, 2**53)
