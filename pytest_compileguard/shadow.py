@@ -39,9 +39,9 @@ from pytest_compileguard.shadow_call import (
     device_of,
     has_lazy_parameters,
     held_parameters,
+    inputs_text,
     run_in_float64,
     whole_step,
-    inputs_text,
 )
 from pytest_compileguard.target import argument_names
 
