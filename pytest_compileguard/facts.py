@@ -9,7 +9,7 @@ import msgspec
 from pytest_compileguard import dynamo
 from pytest_compileguard.allowance import allowed_sites
 from pytest_compileguard.code_origin import is_rewritten_assert, origin
-from pytest_compileguard.inductor_trace import read_inductor
+from pytest_compileguard.inductor_trace import cudagraph_skips, kernel_names
 from pytest_compileguard.observation import BreakSite, CompileObservation, Fallback
 from pytest_compileguard.plan import Plan
 from pytest_compileguard.shadow_call import ShadowCall
@@ -25,7 +25,6 @@ def gather_facts(calls: Sequence[ShadowCall], plan: Plan, *, target: str) -> Com
     lost = _lost_sites(facts)
     places = tuple(map(_placed, facts.break_sites + lost))
     sites, unused = allowed_sites(places, plan.allow_graph_breaks)
-    inductor = read_inductor(events)
     error, remedy = _error(calls)
     return CompileObservation(
         calls=len(calls),
@@ -47,12 +46,21 @@ def gather_facts(calls: Sequence[ShadowCall], plan: Plan, *, target: str) -> Com
         error_remedy=remedy,
         unreliable=_disagreements(calls, facts),
         unused_allowances=unused,
-        kernel_names=inductor.kernel_names,
-        cudagraph_skips=inductor.cudagraph_skips,
+        kernel_names=kernel_names(events),
+        cudagraph_skips=_cudagraph_skips(calls),
         cudagraph_recordings=sum(c.cudagraphs for c in moved),
         cudagraph_rerecordings=sum(c.cudagraphs_again for c in moved),
         inputs=tuple(call.inputs for call in calls if call.inputs is not None),
     )
+
+
+def _cudagraph_skips(calls: Sequence[ShadowCall]) -> tuple[str, ...]:
+    """Why CUDA graphs were skipped; torch's counter tells how often, its log and trace why."""
+    logged = [reason for call in calls if call.trace for reason in call.trace.cudagraph_skips]
+    traced = [r for call in calls if call.trace for r in cudagraph_skips(call.trace.events)]
+    told = [*logged, *(reason for reason in traced if reason not in logged)]
+    counted = sum(call.counters.cudagraph_skips for call in calls if call.counters)
+    return (*told, *["torch gives no reason, as for code on a CPU"] * (counted - len(told)))
 
 
 def _placed(site: BreakSite) -> BreakSite:

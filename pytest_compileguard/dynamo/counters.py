@@ -20,6 +20,7 @@ class Counters(Record):
     kernels: int
     cache_hits: int
     cache_misses: int
+    cudagraph_skips: int
     cudagraphs: int
     """CUDA graphs that are kept."""
     cudagraphs_again: int
@@ -55,6 +56,7 @@ def counters() -> Counters:
         kernels=torch._inductor.metrics.generated_kernel_count,
         cache_hits=sum(n for name, n in caches.items() if name.endswith("cache_hit")),
         cache_misses=sum(n for name, n in caches.items() if name.endswith("cache_miss")),
+        cudagraph_skips=caches.get("cudagraph_skips", 0),
         cudagraphs=recorded,
         cudagraphs_again=again,
     )

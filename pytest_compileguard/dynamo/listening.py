@@ -15,6 +15,7 @@ from pytest_compileguard.dynamo.regions import CallTrace, regions
 from pytest_compileguard.trace import TraceEvent
 
 _TRACE = "torch.__trace"
+_SKIP_LOG = "torch._inductor.cudagraph_utils.__cudagraphs"
 # Some events of skipped frames reach the trace only if these artifact logs are enabled.
 _BREAK_LOGS = tuple(
     f"torch._dynamo.{module}.__graph_breaks"
@@ -56,6 +57,17 @@ class _TraceHandler(logging.Handler):
         return False
 
 
+class _SkipHandler(logging.Handler):
+    """Notes why CUDA graphs are skipped: what is decided when a call runs is in no trace."""
+
+    def __init__(self, trace: CallTrace) -> None:
+        super().__init__(logging.WARNING)
+        self._trace = trace
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._trace.cudagraph_skips.append(record.getMessage().strip().partition("\n")[0])
+
+
 @contextlib.contextmanager
 def tracing(call: int, own_ids: set[str]) -> Iterator[CallTrace]:
     """Observe the compiled call made inside, and leave all global state as it was.
@@ -84,9 +96,10 @@ def _listening(call: int, own_ids: set[str] | None) -> Iterator[CallTrace]:
         logging.disable(logging.NOTSET)
         for name in _BREAK_LOGS:
             _enable_quietly(logging.getLogger(name), stack)
-        log = logging.getLogger(_TRACE)
-        log.addHandler(handler)
-        stack.callback(log.removeHandler, handler)
+        for name, listener in ((_TRACE, handler), (_SKIP_LOG, _SkipHandler(trace))):
+            log = logging.getLogger(name)
+            log.addHandler(listener)
+            stack.callback(log.removeHandler, listener)
         stack.enter_context(regions(trace))
         yield trace
 

@@ -20,6 +20,8 @@ class CallTrace:
         self.events: list[TraceEvent] = []
         self.foreign: dict[str, None] = {}
         """Compile ids that another thread began meanwhile; their events are left out."""
+        self.cudagraph_skips: list[str] = []
+        """Why CUDA graphs were not used, each time they were not."""
         self.regions: tuple[str, ...] | None = None
         """Compile ids whose code ran; ``None``: a profiler of somebody else was active."""
 

@@ -281,6 +281,7 @@ def test_variable_that_torch_reads_no_more_hinders_nothing(
     assert (seen.verdict.outcome, seen.facts.graphs) == ("passed", 1)
 
 
+@pytest.mark.filterwarnings("ignore:.*Profiler clears events:UserWarning")
 def test_profiler_of_the_user_makes_numbers_unreliable() -> None:
     def around(_call: int) -> contextlib.AbstractContextManager[object]:
         return torch.profiler.profile()

@@ -216,13 +216,15 @@ def wrong_gradient(graph: torch.fx.GraphModule, inputs: list[Any]) -> Callable[.
     return lambda *args: [sevenfold(o) if o.requires_grad else o for o in graph(*args)]
 
 
-def without(*names: str) -> Callable[..., Any]:
+def without(*names: str, left_out: list[str] | None = None) -> Callable[..., Any]:
     """A backend that leaves out what writes in place under certain names."""
+    found = [] if left_out is None else left_out
 
     def backend(graph: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
         del inputs
         for node in list(graph.graph.nodes):
             if any(name in str(node.target) for name in names):
+                found.append(str(node.target))
                 node.replace_all_uses_with(node.args[0])
                 graph.graph.erase_node(node)
         graph.recompile()
@@ -259,8 +261,11 @@ def test_stale_buffer_is_named() -> None:
 def test_wrong_state_of_the_optimizer_is_named(wrong: tuple[str, ...], leaf: str) -> None:
     model = nn.Linear(6, 2)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-    backend = without(*wrong)
+    left_out: list[str] = []
+    backend = without(*wrong, left_out=left_out)
     checked = train(model, optimizer, backend=backend, compile_optimizer=True, steps=1)
+    if not left_out:
+        pytest.skip("the steps of this torch have no such operation")
     assert any(leaf in path for path in mismatched(checked)), mismatched(checked)
 
 
@@ -271,13 +276,17 @@ def test_optimizer_that_steps_the_wrong_way_is_not_acquitted() -> None:
         del inputs
         for node in graph.graph.nodes:
             if "alpha" in node.kwargs:
+                planted.append(node)
                 node.kwargs = node.kwargs | {"alpha": -node.kwargs["alpha"]}
         graph.recompile()
         return graph.forward
 
+    planted: list[torch.fx.Node] = []
     model = nn.Linear(6, 2)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, foreach=False)
     checked = train(model, optimizer, backend=backwards, compile_optimizer=True, steps=1)
+    if not planted:
+        pytest.skip("the steps of this torch have no such operation")
     assert "model.weight" in mismatched(checked), checked.told
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import RunSuite
-from tests.dynamo.test_cases import CASES, SUITE, WRONG_LEAF, load
+from tests.dynamo.test_cases import CASES, SUITE, WRONG_LEAF, backend_for, load
 
 pytestmark = pytest.mark.gpu
 
@@ -41,7 +41,7 @@ def test_case(""",
 )
 def test_true_values_hold_on_a_gpu(path: Path, run_suite: RunSuite) -> None:
     truth = load(path).TRUTH
-    check = run_suite(ON_GPU.format(path=str(path), backend='case.TRUTH["backend"]')).check
+    check = run_suite(ON_GPU.format(path=str(path), backend=backend_for(truth))).check
     seen = check["observed"]
 
     assert seen["graph_breaks"] == truth["graph_breaks"]

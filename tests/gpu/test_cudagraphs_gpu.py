@@ -72,7 +72,7 @@ def test_recordings_are_counted(
     run_suite: RunSuite, sizes: tuple[int, ...], recorded: int, again: int
 ) -> None:
     run = run_suite(SUITE.format(sizes=sizes, limits=", max_cudagraph_skips=0"), library=LIBRARY)
-    seen = run.check["observed"]
+    seen = run.check["inductor"]
     assert (seen["cudagraph_recordings"], seen["cudagraph_rerecordings"]) == (recorded, again)
     assert run.status("cudagraph_skips") == "passed"
 
@@ -80,7 +80,7 @@ def test_recordings_are_counted(
 def test_one_call_records_nothing_and_says_so(run_suite: RunSuite) -> None:
     run = run_suite(SUITE.format(sizes=(32,), limits=""), library=LIBRARY)
     assert run.status("cudagraph_skips") == "not_checked"
-    assert run.check["observed"]["cudagraph_recordings"] == 0
+    assert run.check["inductor"]["cudagraph_recordings"] == 0
 
 
 def test_a_skip_is_told_by_default_and_fails_a_limit(run_suite: RunSuite) -> None:
@@ -94,5 +94,5 @@ def test_a_skip_is_told_by_default_and_fails_a_limit(run_suite: RunSuite) -> Non
 def test_forward_and_backward_are_recorded(run_suite: RunSuite) -> None:
     run = run_suite(TRAINS, library=LIBRARY)
     run.result.assert_outcomes(passed=1)
-    seen = run.check["observed"]
+    seen = run.check["inductor"]
     assert (seen["cudagraph_recordings"], seen["cudagraph_rerecordings"]) == (2, 0)

@@ -43,6 +43,12 @@ def benchmarks(path: str = "bench.json") -> list[dict[str, Any]]:
     return found
 
 
+@pytest.fixture(autouse=True)
+def _in_no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """pytest-benchmark switches itself off in a worker; the suites of these tests are in none."""
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
+
+
 def test_both_sides_are_benchmarks_of_a_group(run_suite: RunSuite) -> None:
     run = run_suite(SUITE, "--benchmark-json=bench.json", "--benchmark-columns=median", timing=True)
 
