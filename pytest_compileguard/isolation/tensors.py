@@ -144,9 +144,10 @@ def as_non_leaf(leaf: torch.Tensor) -> torch.Tensor:
 
     A call may write to an argument that came out of another operation, but not to a leaf.
     """
-    with torch.no_grad():
+    # Whatever mode the call is made in, its argument was made before.
+    with torch.inference_mode(leaf.is_inference()), torch.enable_grad():
         data = leaf.detach()
-    return _Attach.apply(leaf, data)  # type: ignore[no-any-return,no-untyped-call]
+        return _Attach.apply(leaf, data)  # type: ignore[no-any-return,no-untyped-call]
 
 
 class _Attach(torch.autograd.Function):
