@@ -24,17 +24,52 @@ class StorageCopies:
     def __init__(self, tensors: Iterable[torch.Tensor] = ()) -> None:
         self._spans: dict[int, tuple[int, int]] = {}
         self._copies: dict[int, tuple[torch.UntypedStorage, torch.UntypedStorage, int]] = {}
+        self._given: set[int] = set()
+        self._bases: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         for tensor in tensors:
             if is_plain(tensor):
                 self._widen(tensor)
+                self._given.add(id(tensor))
 
     def view(self, tensor: torch.Tensor) -> torch.Tensor:
         """Make the same view on the copied storage; a plain leaf without gradient."""
-        storage, start = self._copied(tensor)
-        offset = tensor.storage_offset() - start // tensor.element_size()
+        if id(tensor) in self._bases:
+            return self._bases[id(tensor)][1]
+        base = _base_of(tensor)
+        if base is None and id(tensor) in self._given and not tensor.requires_grad:
+            return self._base(tensor, tensor)
+        if base is None:
+            return self._place(tensor, tensor.size(), tensor.stride(), self._offset(tensor))
+        # Tensors that are views of one another must stay so: compiled code that writes to one
+        # of them asks autograd, not only the memory.
+        with torch.enable_grad():
+            return self._base(base, tensor).as_strided(
+                tensor.size(), tensor.stride(), self._offset(tensor)
+            )
+
+    def _base(self, base: torch.Tensor, view: torch.Tensor) -> torch.Tensor:
+        """The copy of what others are views of: of an argument, or of all that they use of it."""
+        if id(base) not in self._bases:
+            if id(base) in self._given:
+                twin = self._place(base, base.size(), base.stride(), self._offset(base))
+            else:
+                storage, _ = self._copied(view)
+                length = storage.nbytes() // view.element_size()
+                twin = self._place(view, torch.Size([length]), (1,), 0)
+            self._bases[id(base)] = (base, twin)
+        return self._bases[id(base)][1]
+
+    def _offset(self, tensor: torch.Tensor) -> int:
+        _, start = self._copied(tensor)
+        return int(tensor.storage_offset()) - start // tensor.element_size()
+
+    def _place(
+        self, tensor: torch.Tensor, size: torch.Size, stride: tuple[int, ...], offset: int
+    ) -> torch.Tensor:
+        storage, _ = self._copied(tensor)
         with torch.inference_mode(tensor.is_inference()), torch.no_grad():
             empty = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
-            return empty.set_(storage, offset, tensor.size(), tensor.stride())
+            return empty.set_(storage, offset, size, stride)
 
     def holds(self, tensor: torch.Tensor) -> bool:
         """Whether the storage of a tensor was copied already, as far as the tensor reaches."""
@@ -65,6 +100,15 @@ class StorageCopies:
         # The original is kept so that its key can't be taken by another storage.
         self._copies[key] = (storage, copied, start)
         return copied, start
+
+
+def _base_of(tensor: torch.Tensor) -> torch.Tensor | None:
+    """The tensor that another is a view of, where no gradient is at stake."""
+    if tensor.is_inference() or tensor.requires_grad:
+        return None
+    base: torch.Tensor | None = tensor._base  # noqa: SLF001  # no public name
+    alike = base is not None and base.dtype == tensor.dtype and not base.requires_grad
+    return base if alike and base is not None and is_plain(base) else None
 
 
 def is_plain(tensor: torch.Tensor) -> bool:
@@ -168,6 +212,17 @@ def storage_key(tensor: torch.Tensor) -> int | None:
     if not is_plain(tensor) or tensor.untyped_storage().nbytes() == 0:
         return None
     return _storage_key(tensor)
+
+
+def memory_key(tensor: torch.Tensor) -> int | None:
+    """Identity of the memory that a tensor shows, also of one that is more than a view on it."""
+    if tensor.layout != torch.strided or tensor.device.type == "meta" or tensor.is_nested:
+        return None
+    try:
+        empty = tensor.untyped_storage().nbytes() == 0
+    except (NotImplementedError, RuntimeError):  # a subclass that has no memory of its own
+        return None
+    return None if empty else _storage_key(tensor)
 
 
 def _storage_key(tensor: torch.Tensor) -> int:

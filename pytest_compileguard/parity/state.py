@@ -10,7 +10,7 @@ import torch
 
 from pytest_compileguard.isolation.functions import assigned_values
 from pytest_compileguard.isolation.objects import is_compiler_mark
-from pytest_compileguard.isolation.tensors import storage_key
+from pytest_compileguard.isolation.tensors import memory_key
 from pytest_compileguard.parity.gradients import NamedTensor
 
 
@@ -20,11 +20,11 @@ def aliases(
     """For each output tensor, the tensors that share its storage, by path."""
     groups: dict[int, list[str]] = {}
     for path, tensor in [*others, *outputs]:
-        if (key := storage_key(tensor)) is not None:
+        if (key := memory_key(tensor)) is not None:
             groups.setdefault(key, []).append(path)
     shared = {}
     for path, tensor in outputs:
-        key = storage_key(tensor)
+        key = memory_key(tensor)
         with_it = [] if key is None else [p for p in groups[key] if p != path]
         shared[path] = tuple(sorted(with_it))
     return shared

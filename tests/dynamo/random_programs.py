@@ -180,6 +180,7 @@ NAMES: dict[str, Any] = {
     "contextlib": contextlib,
     "Pair": Pair,
     "Record": Record,
+    "W": nn.Parameter(torch.ones(3, 2)),
 }
 _FILES = itertools.count()
 
@@ -197,11 +198,6 @@ class Program:
     training: bool = True
     sizes: tuple[int, ...] = (3, 3)
     """The size ``n`` in each call."""
-
-    @property
-    def random(self) -> bool:
-        texts = [*self.statements, *self.members]
-        return any(word in t for t in texts for word in ("rand", "drop", "Drop", "bern", "multi"))
 
     def source(self) -> str:
         names = ", ".join(_letters(len(self.inputs)))
@@ -329,21 +325,28 @@ class _Drawing:
 
 
 @st.composite
-def programs(draw: Any, *, random: bool = True, breaks: bool = True) -> Program:
-    """Draw a program."""
+def programs(
+    draw: Any, *, breaks: bool = True, first: str | None = None, last: str | None = None
+) -> Program:
+    """Draw a program; ``first`` is its first input, ``last`` a part of its result."""
     mode, module = draw(st.sampled_from(MODES)), draw(st.booleans())
     size = draw(st.sampled_from((2, 3, 5)))
     drawing = _Drawing(draw, module=module, mode=mode, size=size)
     inputs: list[str] = []
+    if first is not None and drawing.run(f"x0 = {first}"):
+        inputs.append(first)
     for _ in range(draw(st.integers(1, 3))):
         _input(drawing, inputs)
     for _ in range(draw(st.integers(1, 8))):
-        _step(drawing, module=module, random=random, breaks=breaks)
+        _step(drawing, module=module, breaks=breaks)
     names = {letter: drawing.tensor() for letter in "abcd"}
     result = drawing.pick(RESULTS).format(**names)
     values = sorted(name for name in drawing.space if name.startswith("v"))
     if values and draw(st.booleans()):
         result = f"({result}, {draw(st.sampled_from(values))})"
+    if last is not None and drawing.run(f"last = {last}"):
+        drawing.statements.append(f"last = {last}")
+        result = f"({result}, last)"
     return Program(
         inputs=tuple(inputs),
         members=tuple(drawing.members),
@@ -375,9 +378,8 @@ def _input(drawing: _Drawing, inputs: list[str]) -> None:
     inputs.append(text)
 
 
-def _step(drawing: _Drawing, *, module: bool, random: bool, breaks: bool) -> None:
-    kinds = ["expression"] * 6 + ["statement"] * 3
-    kinds += ["random"] if random else []
+def _step(drawing: _Drawing, *, module: bool, breaks: bool) -> None:
+    kinds = ["expression"] * 6 + ["statement"] * 3 + ["random"]
     kinds += ["layer"] * 3 + ["state"] * 2 if module else []
     kinds += ["break"] if breaks and drawing.draw(st.integers(0, 3)) == 0 else []
     kind = drawing.draw(st.sampled_from(kinds))

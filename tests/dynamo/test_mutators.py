@@ -98,6 +98,11 @@ MUTATORS = {
     ),
     "subclass": ("lambda x: x * 2", "outputs(lambda o: [nn.Parameter(o[0])])", "randn(4)"),
     "cut alias": ("lambda x: x.view(-1)", "outputs(lambda o: [o[0].clone()])", "randn(3, 4)"),
+    "cut alias of a conjugate": (
+        "lambda x: x.conj()",
+        "outputs(lambda o: [o[0].clone()])",
+        "randn(3, dtype=torch.complex64)",
+    ),
     "added alias": (
         "lambda x: (x + 1, x + 1)",
         "outputs(lambda o: [o[0], o[0]])",
