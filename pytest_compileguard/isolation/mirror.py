@@ -226,6 +226,11 @@ class Mirror:
 
     def _tensor(self, real: torch.Tensor, path: str) -> torch.Tensor:
         known = self.known(real)
+        base = None if self.keeps or self._widens else self._storages.base_given(real)
+        if known is None and base is not None:
+            twin = tensors.as_view(real, base, self.reflect(base, path))
+            self.remember(real, twin, path, keep=False)
+            return twin
         if known is not None:
             twin = self._updated(real, known)
         elif self.keeps or self._state_storages.holds(real):

@@ -71,6 +71,14 @@ class StorageCopies:
             empty = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
             return empty.set_(storage, offset, size, stride)
 
+    def base_given(self, tensor: torch.Tensor) -> torch.Tensor | None:
+        """What a tensor is a view of, where gradients are at stake and that is given as well."""
+        base: torch.Tensor | None = tensor._base  # noqa: SLF001  # no public name
+        if base is None or not base.requires_grad or tensor.is_inference():
+            return None
+        fits = id(base) in self._given and is_plain(tensor) and base.dtype == tensor.dtype
+        return base if fits else None
+
     def holds(self, tensor: torch.Tensor) -> bool:
         """Whether the storage of a tensor was copied already, as far as the tensor reaches."""
         if not is_plain(tensor) or _storage_key(tensor) not in self._copies:
@@ -160,6 +168,15 @@ def widened(tensor: torch.Tensor, generator: torch.Generator | None = None) -> t
         signs = torch.randint(0, 2, tensor.shape, generator=generator).to(tensor.device) * 2 - 1
         wide = wide * (1 + torch.finfo(tensor.dtype).eps * signs)
     return wide.requires_grad_(tensor.requires_grad)
+
+
+def as_view(tensor: torch.Tensor, base: torch.Tensor, twin: torch.Tensor) -> torch.Tensor:
+    """Make the view on ``twin`` that a tensor is on ``base``; gradients flow as they did."""
+    offset = int(tensor.storage_offset()) - int(base.storage_offset()) + int(twin.storage_offset())
+    with torch.set_grad_enabled(tensor.requires_grad):
+        made = twin.as_strided(tensor.size(), tensor.stride(), offset)
+    copy_attributes(tensor, made)
+    return made
 
 
 def same_form(a: torch.Tensor, b: torch.Tensor) -> bool:

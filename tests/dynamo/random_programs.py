@@ -275,7 +275,8 @@ class _Drawing:
         return str(self.draw(st.sampled_from(texts)))
 
     def tensors(self) -> list[str]:
-        return [name for name, value in self.space.items() if isinstance(value, torch.Tensor)]
+        values = self.space.items()
+        return [n for n, value in values if n[0] in "xv" and isinstance(value, torch.Tensor)]
 
     def tensor(self) -> str:
         # Those made last come first, so that programs are deep rather than wide.

@@ -15,7 +15,7 @@ from tests.dynamo.test_parity_random import SEED, outcome
 
 pytestmark = pytest.mark.usefixtures("compiler_loaded")
 
-DRAWS = int(os.environ.get("COMPILEGUARD_MUTATED_DRAWS", "3"))
+DRAWS = int(os.environ.get("COMPILEGUARD_MUTATED_DRAWS", "1"))
 """How many programs each mutator is tried on, of those to which it applies."""
 
 drawn = settings(
