@@ -27,7 +27,7 @@ from pytest_compileguard.isolation.mirror import Mirror
 from pytest_compileguard.isolation.quiet import silenced
 from pytest_compileguard.observation import Departure, Extreme, GraphPlace, Mismatch, Outcome, Trial
 from pytest_compileguard.parity.extreme import extreme
-from pytest_compileguard.parity.sides import Side
+from pytest_compileguard.parity.side import Side
 from pytest_compileguard.plan import Plan
 from pytest_compileguard.shadow_call import ComparedCall, Prepared, has_lazy_parameters
 

@@ -17,7 +17,8 @@ from pytest_compileguard.isolation.mirror import Mirror
 from pytest_compileguard.isolation.quiet import silenced
 from pytest_compileguard.observation import Mismatch
 from pytest_compileguard.parity.comparison import Tolerance
-from pytest_compileguard.parity.sides import Side, SideComparison
+from pytest_compileguard.parity.side import Side
+from pytest_compileguard.parity.sides import SideComparison
 from pytest_compileguard.plan import Plan
 from pytest_compileguard.shadow_call import ComparedCall, Prepared, ShadowCall, run_in_float64
 
@@ -44,7 +45,7 @@ class OtherImplementation:
         prepared = self._prepared
         if prepared is None or made.parity is None:
             return None
-        call.random.restore()
+        call.scene.restore()
         with silenced(), dynamo.eager_stance():
             side = prepared.run(call.cotangents)
         self._mirror.release()

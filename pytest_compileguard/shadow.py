@@ -9,7 +9,7 @@ graphs, differentiating, firing hooks) touches it.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -19,15 +19,17 @@ from pytest_compileguard.compile_error import explain_error
 from pytest_compileguard.compiling import compiled, compiled_again, compiled_part, compiles_itself
 from pytest_compileguard.errors import IsolationError
 from pytest_compileguard.isolation.ambient import Ambient, RandomState, ambient, random_state
-from pytest_compileguard.isolation.fingerprint import fingerprints
+from pytest_compileguard.isolation.fingerprint import Fingerprint, fingerprints
 from pytest_compileguard.isolation.mirror import Mirror
 from pytest_compileguard.isolation.quiet import silenced
+from pytest_compileguard.isolation.surroundings import Scene, Surroundings
 from pytest_compileguard.locating import locate
 from pytest_compileguard.observation import Departure, Reproduction
 from pytest_compileguard.other_implementation import OtherImplementation
 from pytest_compileguard.parity.comparison import Tolerance
 from pytest_compileguard.parity.gradients import Cotangents
-from pytest_compileguard.parity.sides import Side, SideComparison
+from pytest_compileguard.parity.side import Side
+from pytest_compileguard.parity.sides import SideComparison
 from pytest_compileguard.plan import Plan
 from pytest_compileguard.reproduction.saving import save
 from pytest_compileguard.shadow_call import (
@@ -43,7 +45,7 @@ from pytest_compileguard.shadow_call import (
     run_in_float64,
     whole_step,
 )
-from pytest_compileguard.target import argument_names
+from pytest_compileguard.target import argument_names, own_code
 
 
 class Shadow:
@@ -59,6 +61,8 @@ class Shadow:
         self._mirrors: tuple[Mirror, Mirror, Mirror] | None = None
         self._compiled: Callable[..., Any] | None = None
         self._compile_ids: set[str] = set()
+        self._differentiates = any("backward" in code.co_names for code in own_code(target))
+        """Whether a call runs a backward pass, and so adds to gradients."""
         self.last: Timeable | None = None
         self.failed: ComparedCall | None = None
         """The first call whose two sides differ."""
@@ -76,21 +80,25 @@ class Shadow:
             hindrances=dynamo.hindrances(compiled_part(self._target)),
             inputs=inputs_text(args, kwargs),
         )
-        before, modes = random_state(), ambient()
+        random, modes = random_state(), ambient()
         sides = self._prepare(made, args, kwargs)
-        fingerprints = self._fingerprints()
+        before, fingerprints = self._scene(random), self._fingerprints()
         try:
             with dynamo.eager_stance():
                 made.value = self._target(*args, **kwargs)
         except Exception as error:  # noqa: BLE001  # handed to the test unchanged
             made.error = error
-        after = random_state()
-        made.drew_random = not before.same_tensors_drawn(after)
+        after = before.now()
+        made.drew_random = not random.same_tensors_drawn(after.random)
+        moved = before.snapshot.written_tensors(after.snapshot)
+        if before.snapshot.truncated:
+            made.notes["classes and globals hold too many objects to compare all"] = None
         try:
-            if sides is not None and self._untouched(made, fingerprints, "the call"):
+            if sides is not None and self._untouched(made, fingerprints, "the call", moved):
                 with torch.set_grad_enabled(modes.grad):  # the call may have left another
                     self._shadow(made, sides, before, modes)
-                if not self._untouched(made, fingerprints, "the compiled code"):
+                moved = before.snapshot.written_tensors(before.now().snapshot)
+                if not self._untouched(made, fingerprints, "the compiled code", moved):
                     self.failed = None  # once more, it would write to them again
         except torch.OutOfMemoryError as error:
             made.problem = explain_error(error)[0]
@@ -154,12 +162,16 @@ class Shadow:
         probe = Mirror(share_parameters=True, compiled_form=dynamo.compiled_form)
         probe.target(self._target)
         probe.arguments(args, kwargs, argument_names(self._target, len(args)))
-        share = not probe.holds_optimizer
-        return (
-            Mirror(share_parameters=share, compiled_form=dynamo.compiled_form),
-            Mirror(share_parameters=share, compiled_form=dynamo.compiled_form),
-            Mirror(share_parameters=share, compiled_form=dynamo.compiled_form, compiles=True),
-        )
+
+        def make(*, compiles: bool = False) -> Mirror:
+            return Mirror(
+                share_parameters=not probe.holds_optimizer,
+                copies_gradients=self._differentiates,
+                compiled_form=dynamo.compiled_form,
+                compiles=compiles,
+            )
+
+        return make(), make(), make(compiles=True)
 
     def _compile(self, twin: Callable[..., Any]) -> Callable[..., Any]:
         if self.compiled_already:
@@ -183,20 +195,28 @@ class Shadow:
     def _compile_again(self, twin: Any) -> Any:
         return compiled_again(twin, self._target, self._plan.arguments.given)
 
-    def _fingerprints(self) -> dict[int, tuple[str, int, int]]:
-        shared = self._mirrors is not None and self._mirrors[1].shares_parameters
-        return fingerprints(self._mirrors[1].state()) if self._mirrors and shared else {}
+    def _fingerprints(self) -> dict[int, Fingerprint]:
+        if self._mirrors is None or not self._mirrors[1].shares_parameters:
+            return {}
+        return fingerprints(self._mirrors[1].state(), gradients=not self._differentiates)
+
+    def _scene(self, random: RandomState) -> Scene:
+        met = self._mirrors[1].originals() if self._mirrors else ()
+        surroundings = Surroundings(met)
+        return Scene(random=random, surroundings=surroundings, snapshot=surroundings.read())
 
     def _untouched(
-        self, made: ShadowCall, earlier: dict[int, tuple[str, int, int]], who: str
+        self, made: ShadowCall, earlier: dict[int, Fingerprint], who: str, also: Sequence[str] = ()
     ) -> bool:
         """Whether the parameters, which the shadow shares, are as they were."""
         now = self._fingerprints()
         moved = [now[key][0] for key in earlier if key in now and now[key] != earlier[key]]
+        moved += also
         if moved:
             made.problem = (
-                f"{who} writes to parameters ({', '.join(moved[:3])}), which the shadow "
-                "shares; guard a function that holds the optimizer too, or use buffers"
+                f"{who} writes to parameters or their gradients ({', '.join(moved[:3])}), which "
+                "the shadow shares; guard a function that holds the optimizer or calls backward "
+                "itself, or use buffers"
             )
         return not moved
 
@@ -204,7 +224,7 @@ class Shadow:
         self,
         made: ShadowCall,
         sides: tuple[Prepared, Prepared, Prepared],
-        before: RandomState,
+        before: Scene,
         modes: Ambient,
     ) -> None:
         snapshot, eager, twin = sides
@@ -223,7 +243,7 @@ class Shadow:
                 "isolated; it may keep state in globals or classes that are not copied"
             )
             return
-        drawn = random_state()
+        drawn = before.now()
         before.restore()
         counted = dynamo.counters()
         with (
@@ -231,7 +251,7 @@ class Shadow:
             dynamo.tracing(made.index, self._compile_ids) as made.trace,
         ):
             actual = twin.run(expected.cotangents)
-        left = random_state()
+        left = before.now()
         made.counters = dynamo.counters().since(counted)
         if actual.error is not None and expected.error is None:
             made.compile_error = explain_error(actual.error)
@@ -240,7 +260,7 @@ class Shadow:
             made.compile_error = explain_error(actual.gradient_error)
 
         def reference(seed: int | None) -> Side | str:
-            return self._reference(made, snapshot, expected.cotangents, seed)
+            return self._reference(made, snapshot, before, expected.cotangents, seed)
 
         def comparison_of() -> SideComparison:
             tolerance = Tolerance(self._plan.rtol, self._plan.atol)
@@ -248,14 +268,16 @@ class Shadow:
 
         comparison = comparison_of()
         made.parity = comparison.compare(expected, actual)
+        comparison.compare_surroundings(drawn.snapshot.values(), left.snapshot.values())
         # Dynamo fills lazy parameters before it traces, with other draws than eager.
         told = actual.error is None and not has_lazy_parameters(snapshot)
-        if told and not left.same_tensors_drawn(drawn):
+        if told and not left.random.same_tensors_drawn(drawn.random):
             comparison.report_random_state()
         failed = ComparedCall(
             index=made.index,
             snapshot=snapshot,
-            random=before,
+            random=before.random,
+            scene=before,
             ambient=modes,
             cotangents=expected.cotangents,
             comparison=comparison_of,
@@ -279,17 +301,29 @@ class Shadow:
             self.failed = dataclasses.replace(failed, parameters=held_parameters(failed.snapshot))
             kept, *sides = self._mirrors
             fresh = Mirror(
-                share_parameters=kept.shares_parameters, compiled_form=dynamo.compiled_form
+                share_parameters=kept.shares_parameters,
+                copies_gradients=kept.copies_gradients,
+                compiled_form=dynamo.compiled_form,
             )
             self._mirrors = (fresh, sides[0], sides[1])
 
     def _reference(
-        self, made: ShadowCall, snapshot: Prepared, cotangents: Cotangents, seed: int | None
+        self,
+        made: ShadowCall,
+        snapshot: Prepared,
+        before: Scene,
+        cotangents: Cotangents,
+        seed: int | None,
     ) -> Side | str:
         """Run the call in float64, from the state that the snapshot kept."""
         if made.drew_random:
             return "the call draws random numbers"
-        return run_in_float64(snapshot.target, snapshot, cotangents, seed)
+        found = before.now()
+        before.restore()
+        try:
+            return run_in_float64(snapshot.target, snapshot, cotangents, seed)
+        finally:
+            found.restore()
 
 
 def _outcome(error: Exception | None) -> str:

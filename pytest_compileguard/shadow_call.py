@@ -15,11 +15,13 @@ from pytest_compileguard import dynamo
 from pytest_compileguard.isolation.ambient import Ambient, RandomState
 from pytest_compileguard.isolation.mirror import Mirror
 from pytest_compileguard.isolation.quiet import silenced
+from pytest_compileguard.isolation.surroundings import Scene
 from pytest_compileguard.parity.comparison import IncomparableError, Tolerance, compare
 from pytest_compileguard.parity.gradients import Cotangents, NamedTensor
 from pytest_compileguard.parity.leaves import leaves_of
 from pytest_compileguard.parity.reference import within_precision
-from pytest_compileguard.parity.sides import CallParity, Side, SideComparison, run_side
+from pytest_compileguard.parity.side import Side, run_side
+from pytest_compileguard.parity.sides import CallParity, SideComparison
 from pytest_compileguard.training_step import CompiledStep, TrainingStep
 
 Copies = tuple[tuple[Any, ...], dict[str, Any], list[NamedTensor]]
@@ -74,6 +76,7 @@ class ComparedCall:
     snapshot: Prepared
     """Arguments and state as they were before the call. Its parameters may be shared."""
     random: RandomState
+    scene: Scene
     ambient: Ambient
     cotangents: Cotangents
     comparison: Callable[[], SideComparison]

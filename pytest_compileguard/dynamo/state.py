@@ -51,6 +51,9 @@ def hindrances(target: object) -> tuple[str, ...]:
         found.append("torch.compile is switched off (TORCH_COMPILE_DISABLE or config.disable)")
     if os.environ.get("TORCHDYNAMO_DISABLE") == "1":
         found.append("torch.compile is switched off by TORCHDYNAMO_DISABLE=1")
+    code = getattr(torch.compile, "__code__", None)
+    if code is None or code.co_filename != torch.__file__:
+        found.append("torch.compile is patched, so what it gives is not what users run")
     found += _foreign_stance()
     if getattr(target, "_torchdynamo_disable", False) is True:
         found.append("the target is marked with torch.compiler.disable")

@@ -8,12 +8,18 @@ import torch
 
 from pytest_compileguard.isolation.tensors import is_plain
 
-_MOST_BYTES = 2**28
+MOST_BYTES = 2**28
 """Above this, only torch's version counters are read: they miss writes through ``.data``."""
 
 
-def fingerprints(state: dict[int, tuple[str, Any]]) -> dict[int, tuple[str, int, int]]:
-    """Path, version and checksum of each parameter, by its original's identity."""
+Fingerprint = tuple[str, int, int, int]
+
+
+def fingerprints(state: dict[int, tuple[str, Any]], *, gradients: bool) -> dict[int, Fingerprint]:
+    """Path, version and checksum of each parameter, by its original's identity.
+
+    With ``gradients``, which the shadow then shares too, also the version of its gradient.
+    """
     found = {
         key: entry
         for key, entry in state.items()
@@ -21,20 +27,27 @@ def fingerprints(state: dict[int, tuple[str, Any]]) -> dict[int, tuple[str, int,
         if isinstance(entry[1], torch.nn.Parameter) and not torch.nn.parameter.is_lazy(entry[1])
     }
     total_bytes = sum(twin.nbytes for _, twin in found.values() if is_plain(twin))
-    read = total_bytes <= _MOST_BYTES
+    read = total_bytes <= MOST_BYTES
     return {
-        key: (path, _version(twin), _checksum(twin) if read else 0)
+        key: (
+            path,
+            version_of(twin),
+            checksum_of(twin) if read else 0,
+            0 if twin.grad is None or not gradients else version_of(twin.grad),
+        )
         for key, (path, twin) in found.items()
     }
 
 
-def _version(tensor: torch.Tensor) -> int:
+def version_of(tensor: torch.Tensor) -> int:
+    """How often torch saw a tensor written to in place."""
     if tensor.is_inference():
         return 0  # has no such counter
     return tensor._version  # noqa: SLF001  # no public name
 
 
-def _checksum(tensor: torch.Tensor) -> int:
+def checksum_of(tensor: torch.Tensor) -> int:
+    """A number that changes with the bits of a tensor, also where torch does not see it."""
     if not is_plain(tensor):
         return 0
     with torch.no_grad():

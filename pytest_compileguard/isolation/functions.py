@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import torch
 
 # Globals of other kinds (loggers, classes, imported modules) are used, not owned.
-_STATE = (
+STATE = (
     torch.nn.Module,
     torch.Tensor,
     torch.optim.Optimizer,
@@ -49,13 +49,13 @@ def content_of(cell: types.CellType) -> Any:
 
 def stateful_names(function: types.FunctionType) -> list[str]:
     """Globals that a function reads and that hold state, or that it assigns."""
-    read, assigned = _global_names(function.__code__)
+    read, assigned = global_names(function.__code__)
     space = function.__globals__
     return [
         name
         for name in read
         if name in space
-        and (name in assigned or isinstance(space[name], _STATE) or _is_own(function, space[name]))
+        and (name in assigned or isinstance(space[name], STATE) or _is_own(function, space[name]))
         and not _foreign(function, space[name])
     ]
 
@@ -70,7 +70,7 @@ def rebuild(real: types.FunctionType, cells: Cells, known: Any) -> types.Functio
             cell.cell_contents = content
     if twin.__globals__ is not real.__globals__:
         space = real.__globals__
-        read = (name for name in _global_names(real.__code__)[0] if name in space)
+        read = (name for name in global_names(real.__code__)[0] if name in space)
         twin.__globals__.update({name: space[name] for name in read} | cells.names)
     twin.__defaults__ = cells.defaults
     twin.__kwdefaults__ = cells.keyword_defaults or None
@@ -78,7 +78,7 @@ def rebuild(real: types.FunctionType, cells: Cells, known: Any) -> types.Functio
 
 
 def _bare(real: types.FunctionType, cells: Cells) -> types.FunctionType:
-    _, assigned = _global_names(real.__code__)
+    _, assigned = global_names(real.__code__)
     own = bool(assigned) or any(cells.names[n] is not real.__globals__[n] for n in cells.names)
     space = cells.space if own else real.__globals__
     closure = tuple(types.CellType() for _ in real.__closure__ or ())
@@ -90,7 +90,7 @@ def _bare(real: types.FunctionType, cells: Cells) -> types.FunctionType:
 
 def _unchanged(real: types.FunctionType, cells: Cells) -> bool:
     contents = [content_of(cell) for cell in real.__closure__ or ()]
-    assigned = _global_names(real.__code__)[1] or _assigned_cells(real.__code__)
+    assigned = global_names(real.__code__)[1] or _assigned_cells(real.__code__)
     return (
         not assigned
         and all(a is b for a, b in zip(contents, cells.closure, strict=True))
@@ -114,7 +114,7 @@ def _foreign(function: types.FunctionType, value: object) -> bool:
 def assigned_values(function: types.FunctionType) -> dict[str, Any]:
     """What a function binds outside of itself: globals and variables of outer functions."""
     space, code = function.__globals__, function.__code__
-    found = {name: space[name] for name in _global_names(code)[1] if name in space}
+    found = {name: space[name] for name in global_names(code)[1] if name in space}
     stored = _assigned_cells(code)
     for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
         if name in stored and content_of(cell) is not Cells.EMPTY:
@@ -135,7 +135,7 @@ def _assigned_cells(code: types.CodeType) -> frozenset[str]:
 
 
 @lru_cache(maxsize=1024)
-def _global_names(code: types.CodeType) -> tuple[tuple[str, ...], frozenset[str]]:
+def global_names(code: types.CodeType) -> tuple[tuple[str, ...], frozenset[str]]:
     """Globals that a code object, or one nested in it, reads; and those that it assigns."""
     read: dict[str, None] = {}
     assigned: set[str] = set()
@@ -146,7 +146,7 @@ def _global_names(code: types.CodeType) -> tuple[tuple[str, ...], frozenset[str]
                 assigned.add(instruction.argval)
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            inner_read, inner_assigned = _global_names(constant)
+            inner_read, inner_assigned = global_names(constant)
             read |= dict.fromkeys(inner_read)
             assigned |= inner_assigned
     return tuple(read), frozenset(assigned)

@@ -74,6 +74,7 @@ class Mirror:
         self,
         *,
         share_parameters: bool,
+        copies_gradients: bool = False,
         compiled_form: Callable[[Any], CompiledForm | None],
         compiles: bool = False,
         widens: bool = False,
@@ -83,6 +84,7 @@ class Mirror:
         """What could not be copied and is shared, in words."""
         self.holds_optimizer = False
         self.shares_parameters = share_parameters
+        self.copies_gradients = copies_gradients
         self.compiled_form = compiled_form
         self.compiles = compiles
         self.keeps = True
@@ -135,6 +137,10 @@ class Mirror:
                 taken[path] += 1
                 found[key] = (path if taken[path] == 1 else f"{path}#{taken[path]}", twin)
         return found
+
+    def originals(self) -> list[Any]:
+        """All objects that this call met."""
+        return [real for real, _ in self._passed.values()]
 
     def space(self, real: dict[str, Any]) -> dict[str, Any]:
         """The globals of twin functions whose originals have the given ones."""
@@ -237,6 +243,8 @@ class Mirror:
             twin = tensors.copy_tensor(real, self._state_storages)
         else:
             twin = tensors.copy_tensor(real, self._storages)
+        if self.copies_gradients and not self._widens:
+            tensors.copy_gradient(real, twin)
         if self._widens:
             twin = tensors.widened(twin, self._rounding)
         keep = self.keeps or known is not None
@@ -268,13 +276,13 @@ class Mirror:
             twin.data = real.detach()
         if twin.requires_grad != real.requires_grad:
             twin.requires_grad_(real.requires_grad)
-        # An optimizer works on its gradient; others, if they look at it at all, only read it.
+        # Most only read a gradient, if they look at it at all.
         if self._widens and real.grad is not None:
             twin.grad = tensors.widened(real.grad.detach().clone(), self._rounding)
-        elif self.shares_parameters:
-            twin.grad = real.grad
+        elif self.copies_gradients or not self.shares_parameters:
+            tensors.copy_gradient(real, twin)
         else:
-            twin.grad = None if real.grad is None else real.grad.detach().clone()
+            twin.grad = real.grad
         self.remember(real, twin, path, keep=True)
         return twin  # type: ignore[no-any-return]
 

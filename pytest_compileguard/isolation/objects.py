@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import io
 import types
 import weakref
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -25,6 +26,35 @@ if TYPE_CHECKING:
 _IN_PLACE = "_compiled_call_impl"
 
 
+@functools.lru_cache(maxsize=1024)
+def _slots_of(kind: Hashable) -> tuple[str, ...]:
+    """Names of the attributes that a class keeps in slots, as the interpreter knows them."""
+    return tuple(
+        name
+        for base in getattr(kind, "__mro__", ())
+        if "__slots__" in vars(base)
+        for name, value in vars(base).items()
+        if isinstance(value, types.MemberDescriptorType)
+    )
+
+
+def _kind(value: Any) -> Any:
+    return type(value)
+
+
+def attributes_of(value: Any) -> dict[str, Any]:
+    """Attributes of an object, in its dictionary or in slots."""
+    found = dict(getattr(value, "__dict__", {}))
+    for name in _slots_of(_kind(value)):
+        with contextlib.suppress(AttributeError):  # not set yet
+            found[name] = object.__getattribute__(value, name)
+    return found
+
+
+def _has_attributes(value: Any) -> bool:
+    return hasattr(value, "__dict__") or bool(_slots_of(_kind(value)))
+
+
 def is_compiler_mark(name: str) -> bool:
     """Whether an attribute is what ``torch.compile`` leaves on the object that it compiles."""
     return name in (_IN_PLACE, "_is_torch_compile") or name.startswith("_torchdynamo_")
@@ -33,10 +63,10 @@ def is_compiler_mark(name: str) -> bool:
 def reflect_object(mirror: Mirror, real: Any, path: str) -> Any:
     """A module, an optimizer, or an object of the user's: attributes are mirrored."""
     mirror.holds_optimizer |= isinstance(real, torch.optim.Optimizer)
-    twin = mirror.known(real) if hasattr(real, "__dict__") else None
+    twin = mirror.known(real) if _has_attributes(real) else None
     if twin is None:
         twin = _bare(mirror, real, path)
-    if twin is real or not hasattr(twin, "__dict__"):
+    if twin is real or not _has_attributes(twin):
         mirror.remember(real, twin, path, keep=False)
         return twin
     if type(twin) is not type(real):  # a lazy module has become what it stood for
@@ -50,6 +80,9 @@ def reflect_object(mirror: Mirror, real: Any, path: str) -> Any:
 
 
 def _reflect_attributes(mirror: Mirror, real: Any, twin: Any, path: str) -> None:
+    _reflect_slots(mirror, real, twin, path)
+    if not hasattr(real, "__dict__"):
+        return
     own, values = vars(twin), vars(real)
     for name in [n for n in own if n not in values and not is_compiler_mark(n)]:
         del own[name]
@@ -64,8 +97,23 @@ def _reflect_attributes(mirror: Mirror, real: Any, twin: Any, path: str) -> None
             own[name] = mirror.reflect(value, place)
 
 
+def _reflect_slots(mirror: Mirror, real: Any, twin: Any, path: str) -> None:
+    own, values = attributes_of(twin), attributes_of(real)
+    for name in _slots_of(_kind(real)):
+        if name in values:
+            place = f"{path}.{name}".lstrip(".")
+            if name in own:
+                mirror.adopt(values[name], own[name], place)
+            # Classes may forbid it through their own methods, as frozen ones do.
+            object.__setattr__(twin, name, mirror.reflect(values[name], place))
+        elif name in own:
+            object.__delattr__(twin, name)
+
+
 def _compile_in_place(mirror: Mirror, real: Any, twin: Any) -> None:
     """Repeat ``module.compile()`` on the twin: the compiled code belongs to one object."""
+    if not hasattr(real, "__dict__"):
+        return
     if vars(real).get(_IN_PLACE) is None:
         vars(twin).pop(_IN_PLACE, None)
     elif mirror.compiles and _IN_PLACE not in vars(twin):
@@ -76,7 +124,7 @@ def _compile_in_place(mirror: Mirror, real: Any, twin: Any) -> None:
 
 def _bare(mirror: Mirror, real: Any, path: str) -> Any:
     """Make an empty object of the same class; copy or share what has a will of its own."""
-    if _is_plain(type(real)) and hasattr(real, "__dict__"):
+    if _is_plain(type(real)) and _has_attributes(real):
         return object.__new__(type(real))
     try:
         twin = copy.deepcopy(real, mirror.memo())
@@ -99,9 +147,8 @@ def _is_plain(kind: type) -> bool:
         if base is not object
         for name in ("__new__", "__reduce__", "__reduce_ex__", "__deepcopy__")
     )
-    slots = any(getattr(base, "__slots__", ()) for base in kind.__mro__)
     native = kind.__flags__ & _HEAP_TYPE == 0
-    return not overrides and not slots and not native
+    return not overrides and not native
 
 
 # Py_TPFLAGS_HEAPTYPE: the class was made by Python code.

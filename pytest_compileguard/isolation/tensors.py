@@ -170,6 +170,12 @@ def widened(tensor: torch.Tensor, generator: torch.Generator | None = None) -> t
     return wide.requires_grad_(tensor.requires_grad)
 
 
+def copy_gradient(real: torch.Tensor, twin: torch.Tensor) -> None:
+    """Give the twin of a leaf a gradient of its own, which a backward in the call adds to."""
+    if real.is_leaf and twin.is_leaf and real.requires_grad:
+        twin.grad = None if real.grad is None else real.grad.detach().clone()
+
+
 def as_view(tensor: torch.Tensor, base: torch.Tensor, twin: torch.Tensor) -> torch.Tensor:
     """Make the view on ``twin`` that a tensor is on ``base``; gradients flow as they did."""
     offset = int(tensor.storage_offset()) - int(base.storage_offset()) + int(twin.storage_offset())

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils import _pytree as pytree
 
+from pytest_compileguard.isolation.objects import attributes_of
+
 
 class Leaf(NamedTuple):
     """One value that is not taken apart further."""
@@ -63,7 +65,7 @@ class _Walk:
         if dataclasses.is_dataclass(value):
             names = [field.name for field in dataclasses.fields(value)]
             return {f".{name}": getattr(value, name, None) for name in names}
-        attributes = getattr(value, "__dict__", None)
+        attributes = attributes_of(value)
         if self._objects and attributes and not callable(value):
             return {f".{name}": part for name, part in attributes.items()}
         return None

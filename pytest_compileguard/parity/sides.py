@@ -1,44 +1,25 @@
-"""Runs one side of a shadow call, and compares two sides."""
+"""Compares the two sides of a shadow call."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
-from pytest_compileguard.isolation.mirror import Mirror
 from pytest_compileguard.observation import Mismatch, MismatchKind
 from pytest_compileguard.parity.comparison import IncomparableError, Tolerance, compare
-from pytest_compileguard.parity.gradients import (
-    Cotangents,
-    NamedTensor,
-    gradients,
-    make_cotangents,
-)
-from pytest_compileguard.parity.leaves import Leaf, leaves_of, tensors_of
+from pytest_compileguard.parity.errors_raised import same_error
+from pytest_compileguard.parity.leaves import Leaf, leaves_of
 from pytest_compileguard.parity.reference import acquits, within_precision
+from pytest_compileguard.parity.side import Side
 from pytest_compileguard.parity.state import Twins, aliases, attribute_pairs, sharing_text
 
-_SEED = 0x5EED
 _MOVED_RUNS = 6
 """A value at a jump falls on either side with even odds: all runs on one side is 1 in 32."""
 _GRAPH_USED = "backward through the graph a second time"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Side:
-    """One side of a shadow call, after it ran."""
-
-    outputs: list[Leaf]
-    arguments: list[Leaf]
-    state: dict[int, tuple[str, Any]]
-    gradients: list[tuple[str, torch.Tensor | None]]
-    cotangents: Cotangents
-    error: Exception | None
-    gradient_error: Exception | None
 
 
 @dataclass(kw_only=True, slots=True)
@@ -50,43 +31,6 @@ class CallParity:
     gradients: int = 0
     disputed: int = 0
     unchecked: dict[str, None] = field(default_factory=dict)
-
-
-def run_side(
-    target: Callable[..., Any],
-    mirror: Mirror,
-    copies: tuple[tuple[Any, ...], dict[str, Any], list[NamedTensor]],
-    names: tuple[str, ...],
-    cotangents: Cotangents | None = None,
-) -> Side:
-    """Make the call, and differentiate it if it can be; exceptions of the call are kept."""
-    args, kwargs, leaves = copies
-    value, error = None, None
-    try:
-        value = target(*args, **kwargs)
-    except Exception as raised:  # noqa: BLE001  # compared with what the other side raises
-        error = raised
-    outputs = [] if error else leaves_of(value, "output", objects=True)
-    arguments = _argument_leaves(args, kwargs, names)
-    found, gradient_error = [], None
-    weights = Cotangents({})
-    if torch.is_grad_enabled() and not error:
-        try:
-            # An argument that was written to is a result like any other.
-            starts = [*tensors_of(outputs), *tensors_of(arguments)]
-            weights = cotangents or make_cotangents(starts, _SEED)
-            found = gradients(starts, _unique([*leaves, *_trainable(mirror)]), weights)
-        except Exception as raised:  # noqa: BLE001  # compared with what the other side raises
-            gradient_error = raised
-    return Side(
-        outputs=outputs,
-        arguments=arguments,
-        state=mirror.state(),
-        gradients=found,
-        cotangents=weights,
-        error=error,
-        gradient_error=gradient_error,
-    )
 
 
 class SideComparison:
@@ -123,6 +67,7 @@ class SideComparison:
             self._aliasing(eager, compiled)
         if self._paths(eager.arguments, compiled.arguments):
             self._leaves(eager.arguments, compiled.arguments, "mutation", form=False)
+        self._accumulated(eager, compiled)
         self._state(eager, compiled)
         if not raised:
             self._gradients(eager, compiled)
@@ -144,6 +89,20 @@ class SideComparison:
         self._gradients(dataclasses.replace(other, gradients=common), compiled)
         return self.result
 
+    def compare_surroundings(self, eager: dict[str, Any], compiled: dict[str, Any]) -> None:
+        """Compare class attributes and globals: by path, what each side left in them."""
+        for path in dict.fromkeys([*eager, *compiled]):
+            if path not in eager or path not in compiled:
+                sides = ("compiled", "eager") if path in compiled else ("eager", "compiled")
+                self._report(path, "mutation", f"{sides[0]} binds it, {sides[1]} does not")
+                continue
+            pair = (
+                leaves_of(eager[path], path, objects=True),
+                leaves_of(compiled[path], path, objects=True),
+            )
+            if self._paths(*pair):
+                self._leaves(*pair, "mutation", form=False)
+
     def report_random_state(self) -> None:
         """Say that the two sides left torch's generators in different states."""
         message = "compiled draws other random numbers than eager, so what is drawn next differs"
@@ -154,7 +113,7 @@ class SideComparison:
             return False
         self.result.leaves += 1
         kinds = [type(s.error).__name__ if s.error else "nothing" for s in (compiled, eager)]
-        if not _same_error(compiled.error, eager.error):
+        if not same_error(compiled.error, eager.error):
             self._report("the call", "exception", f"compiled raises {kinds[0]}, eager {kinds[1]}")
         return True
 
@@ -196,7 +155,7 @@ class SideComparison:
         self._report(path, "kind" if found.kind == "kind" else kind, found.message + note)
 
     def _aliasing(self, eager: Side, compiled: Side) -> None:
-        expected, actual = _aliases_of(eager), _aliases_of(compiled)
+        expected, actual = aliases(eager.tensors()), aliases(compiled.tensors())
         for path in expected:
             if expected[path] != actual.get(path):
                 texts = sharing_text(actual.get(path)), sharing_text(expected[path])
@@ -210,14 +169,20 @@ class SideComparison:
             actual = compiled.state[key][1]
             if isinstance(expected, torch.Tensor):
                 self._leaf(path, actual, expected, "mutation", form=False)
-                if expected.is_leaf and actual.is_leaf and expected is not actual:
-                    self._leaf(f"{path}.grad", actual.grad, expected.grad, "mutation", form=False)
             else:
                 for name, a, e in attribute_pairs(actual, expected, twins):
                     place = f"{path}{name}".lstrip(".")
-                    pair = leaves_of(e, place), leaves_of(a, place)
+                    pair = leaves_of(e, place, objects=True), leaves_of(a, place, objects=True)
                     if self._paths(*pair):
                         self._leaves(*pair, "mutation", form=False)
+
+    def _accumulated(self, eager: Side, compiled: Side) -> None:
+        """Compare what a backward pass inside of the call left in ``.grad``."""
+        left = dict(compiled.accumulated)
+        for path, expected in eager.accumulated:
+            if expected is not None or left.get(path) is not None:
+                place = f"{path}.grad"
+                self._leaf(place, left.get(path), expected, "mutation", form=False)
 
     def _gradients(self, eager: Side, compiled: Side) -> None:
         if eager.gradient_error is not None:
@@ -272,32 +237,6 @@ def _is_zero(gradient: torch.Tensor | None) -> bool:
     return gradient is not None and not bool(gradient.any())
 
 
-def _same_error(actual: Exception | None, expected: Exception | None) -> bool:
-    """Whether the types agree; torch wraps some errors in subclasses of their own type."""
-    if actual is None or expected is None:
-        return actual is expected
-    wrapped = type(actual).__name__ == "TorchRuntimeError" and isinstance(actual, type(expected))
-    return type(actual) is type(expected) or wrapped
-
-
-def _argument_leaves(
-    args: tuple[Any, ...], kwargs: dict[str, Any], names: tuple[str, ...]
-) -> list[Leaf]:
-    named = [*zip(names, args, strict=True), *kwargs.items()]
-    return [leaf for name, value in named for leaf in leaves_of(value, name)]
-
-
-def _trainable(mirror: Mirror) -> list[NamedTensor]:
-    state = mirror.state().values()
-    return [
-        (p, t) for p, t in state if isinstance(t, torch.Tensor) and t.is_leaf and t.requires_grad
-    ]
-
-
-def _unique(named: Iterable[NamedTensor]) -> list[NamedTensor]:
-    return list({id(tensor): (path, tensor) for path, tensor in named}.values())
-
-
 def _find(side: Side, path: str, kind: MismatchKind) -> torch.Tensor | None:
     """Look the same leaf up in the reference."""
     if kind == "gradient":
@@ -307,10 +246,5 @@ def _find(side: Side, path: str, kind: MismatchKind) -> torch.Tensor | None:
         leaves = {leaf.path: leaf.value for leaf in [*side.outputs, *side.arguments]}
         found = leaves.get(path, state.get(path))
         if found is None and path.endswith(".grad"):
-            found = getattr(state.get(path.removesuffix(".grad")), "grad", None)
+            found = dict(side.accumulated).get(path.removesuffix(".grad"))
     return found if isinstance(found, torch.Tensor) else None
-
-
-def _aliases_of(side: Side) -> dict[str, tuple[str, ...]]:
-    state = [(p, t) for p, t in side.state.values() if isinstance(t, torch.Tensor)]
-    return aliases(tensors_of(side.outputs), [*tensors_of(side.arguments), *state])

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
+import collections
+import enum
+import functools
 import types
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 
 from pytest_compileguard.isolation.functions import assigned_values
-from pytest_compileguard.isolation.objects import is_compiler_mark
+from pytest_compileguard.isolation.objects import attributes_of, is_compiler_mark
 from pytest_compileguard.isolation.tensors import memory_key
 from pytest_compileguard.parity.gradients import NamedTensor
+from pytest_compileguard.parity.leaves import leaves_of, tensors_of
 
 
-def aliases(
-    outputs: Sequence[NamedTensor], others: Sequence[NamedTensor]
-) -> dict[str, tuple[str, ...]]:
-    """For each output tensor, the tensors that share its storage, by path."""
+def aliases(tensors: Sequence[NamedTensor]) -> dict[str, tuple[str, ...]]:
+    """For each tensor, those that share its memory, by path."""
     groups: dict[int, list[str]] = {}
-    for path, tensor in [*others, *outputs]:
+    for path, tensor in tensors:
         if (key := memory_key(tensor)) is not None:
             groups.setdefault(key, []).append(path)
     shared = {}
-    for path, tensor in outputs:
+    for path, tensor in tensors:
         key = memory_key(tensor)
         with_it = [] if key is None else [p for p in groups[key] if p != path]
         shared[path] = tuple(sorted(with_it))
@@ -37,7 +39,12 @@ def sharing_text(paths: tuple[str, ...] | None) -> str:
 
 State = dict[int, tuple[str, Any]]
 
-_COMPARED = (bool, int, float, complex, str, type(None), torch.Tensor, list, tuple, dict)
+_COMPARED = (
+    *(bool, int, float, complex, str, bytes, bytearray, type(None), enum.Enum, torch.Tensor),
+    *(list, tuple, dict, set, frozenset, collections.deque, torch.dtype, torch.device),
+)
+_WITHOUT_STATE = (type, types.MethodType, types.BuiltinFunctionType, functools.partial)
+_ATOMS = (bool, int, float, complex, str, bytes, type(None))
 
 
 def attribute_pairs(actual: Any, expected: Any, twins: Twins) -> list[tuple[str, Any, Any]]:
@@ -51,9 +58,32 @@ def attribute_pairs(actual: Any, expected: Any, twins: Twins) -> list[tuple[str,
     for name in [*e, *(name for name in a if name not in e)]:
         if name not in a or name not in e:
             pairs.append((name, name in a, name in e))
-        elif not twins.correspond(a[name], e[name]) and isinstance(e[name], _COMPARED):
+        elif not twins.correspond(a[name], e[name]) and _is_compared(e[name]):
             pairs.append((name, a[name], e[name]))
     return pairs
+
+
+def _is_compared(value: Any) -> bool:
+    """Whether a value that a call made can be told from another; modules and the like can't."""
+    if isinstance(value, _COMPARED) or is_array(value):
+        return True
+    foreign = callable(value) or isinstance(value, types.ModuleType | torch.Generator)
+    return not foreign and bool(attributes_of(value))
+
+
+def is_array(value: Any) -> bool:
+    """Whether a value is an array, or a scalar, of numpy."""
+    return type(value).__module__ == "numpy" and hasattr(value, "dtype")
+
+
+def new_tensors(state: State) -> Iterator[NamedTensor]:
+    """Tensors that the call made and keeps in attributes or items of what it met."""
+    known = {id(twin) for _, twin in state.values()}
+    for path, twin in state.values():
+        for name, part in _parts(twin, {}).items():
+            if id(part) not in known and _is_compared(part):
+                leaves = leaves_of(part, f"{path}{name}".lstrip("."), objects=True)
+                yield from ((p, t) for p, t in tensors_of(leaves) if id(t) not in known)
 
 
 class Twins:
@@ -74,11 +104,13 @@ def _parts(value: Any, paths: dict[int, str]) -> dict[str, Any]:
     if isinstance(value, dict):
         # Optimizers keep their state by parameter.
         return {f"[{paths.get(id(key), repr(key))}]": part for key, part in value.items()}
-    if isinstance(value, list):
+    if isinstance(value, list | collections.deque):
         return {f"[{index}]": part for index, part in enumerate(value)}
     if isinstance(value, types.FunctionType):
         return assigned_values(value)
-    if callable(value) and not isinstance(value, torch.nn.Module):
+    if isinstance(value, _WITHOUT_STATE):
         return {}
-    attributes = getattr(value, "__dict__", {})
+    if isinstance(value, set) and all(isinstance(item, _ATOMS) for item in value):
+        return {" (items)": frozenset(value)}
+    attributes = attributes_of(value)
     return {f".{name}": part for name, part in attributes.items() if not is_compiler_mark(name)}

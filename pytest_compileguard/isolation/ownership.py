@@ -1,0 +1,40 @@
+"""Tells whether code is the user's."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import sysconfig
+import types
+from collections.abc import Iterator
+from pathlib import PurePath
+from typing import Any
+
+_STANDARD_LIBRARY = sysconfig.get_path("stdlib")
+
+
+def functions_of(value: Any) -> Iterator[types.FunctionType]:
+    """The functions of a part of a class, without what decorators wrap around them."""
+    inner = [value, *(getattr(value, name, None) for name in ("__func__", "fget", "func"))]
+    for part in inner:
+        function = getattr(part, "__wrapped__", part)
+        if isinstance(function, types.FunctionType):
+            yield function
+
+
+def file_of(kind: type) -> str:
+    """The file that defines a class, as far as its functions tell."""
+    functions = (f for value in list(vars(kind).values()) for f in functions_of(value))
+    first = next(functions, None)
+    if first is not None:
+        return str(first.__code__.co_filename)
+    return getattr(sys.modules.get(kind.__module__), "__file__", None) or ""
+
+
+@functools.lru_cache(maxsize=4096)
+def is_users(file: str) -> bool:
+    """Whether a file is the user's: not of torch, a third party, Python or this package."""
+    parts = PurePath(file).parts
+    foreign = "site-packages" in parts or "dist-packages" in parts or not file
+    own = "pytest_compileguard" in parts and "tests" not in parts
+    return not (foreign or own or file.startswith((_STANDARD_LIBRARY, "<frozen", "<string")))

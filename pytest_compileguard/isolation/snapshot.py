@@ -1,0 +1,169 @@
+"""What places hold at one moment, and how they are brought back to it."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+
+from pytest_compileguard.isolation.fingerprint import MOST_BYTES as MOST_BYTES_READ
+from pytest_compileguard.isolation.fingerprint import checksum_of, version_of
+from pytest_compileguard.isolation.objects import attributes_of
+from pytest_compileguard.isolation.ownership import file_of, is_users
+
+MISSING: Any = object()
+_MOST_BYTES = 2**20
+"""Tensors above this are not copied; a checksum tells whether they were written to."""
+_MOST_PARTS = 10_000
+
+
+class Place(NamedTuple):
+    """A name that state is bound to."""
+
+    owner: Any
+    """A class, or the globals of a module."""
+    name: str
+    path: str
+
+    def read(self) -> Any:
+        space = self.owner if isinstance(self.owner, dict) else vars(self.owner)
+        return space.get(self.name, MISSING)
+
+    def write(self, value: Any) -> None:
+        if self.read() is value:
+            return
+        if isinstance(self.owner, dict):
+            if value is MISSING:
+                del self.owner[self.name]
+            else:
+                self.owner[self.name] = value
+        elif value is MISSING:
+            delattr(self.owner, self.name)
+        else:
+            setattr(self.owner, self.name, value)
+
+
+class Snapshot:
+    """What was bound to the places at one moment, and what it held."""
+
+    def __init__(self, bound: list[tuple[Place, Any]]) -> None:
+        self.bound = bound
+        self.truncated = False
+        self._held: dict[int, tuple[Any, Any]] = {}
+        for _, value in bound:
+            self._hold(value)
+
+    def put_back(self) -> None:
+        for place, value in self.bound:
+            place.write(value)
+        for value, held in self._held.values():
+            _fill(value, held)
+
+    def values(self) -> dict[str, Any]:
+        """By path, what can be compared: containers are shown as they were."""
+        return {
+            place.path: self._shown(value, ())
+            for place, value in self.bound
+            if value is not MISSING
+        }
+
+    def written_tensors(self, later: Snapshot) -> list[str]:
+        """Paths of tensors too large to be copied that were written to in place since."""
+        names = {id(value): place.path for place, value in self.bound}
+        return [
+            names.get(key, "a tensor in a global")
+            for key, (value, held) in self._held.items()
+            if isinstance(held, int) and later._held.get(key, (value, held))[1] != held
+        ]
+
+    def _hold(self, value: Any) -> None:
+        if id(value) in self._held or len(self._held) > _MOST_PARTS:
+            self.truncated |= len(self._held) > _MOST_PARTS
+            return
+        held = _content(value)
+        if held is None:
+            return
+        self._held[id(value)] = (value, held)
+        if isinstance(held, torch.Tensor | int):
+            return
+        for part in held.values() if isinstance(held, dict) else held:
+            self._hold(part)
+
+    def _shown(self, value: Any, above: tuple[int, ...]) -> Any:
+        held = self._held.get(id(value), (value, None))[1]
+        if held is None or isinstance(held, int) or id(value) in above:
+            return value
+        if isinstance(held, torch.Tensor):
+            return held
+        inside = (*above, id(value))
+        if isinstance(held, dict):
+            return {key: self._shown(part, inside) for key, part in held.items()}
+        if isinstance(held, frozenset):
+            return held
+        return [self._shown(part, inside) for part in held]
+
+
+def _content(value: Any) -> Any:
+    """What an object holds; a mark where it is too large to copy; ``None`` where it is plain."""
+    if isinstance(value, torch.Tensor):
+        return _tensor_content(value)
+    for kinds, copied in _CONTAINERS:
+        if isinstance(value, kinds):
+            return copied(value)
+    module = isinstance(value, torch.nn.Module)
+    if not module and (callable(value) or not is_users(file_of(type(value)))):
+        return None
+    return attributes_of(value) or None
+
+
+_CONTAINERS: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
+    (dict, dict),
+    ((list, collections.deque), list),
+    (set, frozenset),
+)
+
+
+def _tensor_content(value: torch.Tensor) -> torch.Tensor | int | None:
+    if value.is_inference() or value.layout != torch.strided:
+        return None
+    if value.nbytes <= _MOST_BYTES and not isinstance(value, torch.nn.Parameter):
+        return value.detach().clone()
+    read = value.nbytes <= MOST_BYTES_READ
+    return hash((version_of(value), checksum_of(value) if read else 0))
+
+
+def _fill(value: Any, held: Any) -> None:
+    """Give an object in place what it held; one that is unchanged is left alone."""
+    if isinstance(held, int) or _same(value, held):
+        return
+    if isinstance(held, torch.Tensor):
+        with torch.no_grad():
+            value.data.copy_(held)
+    elif isinstance(value, dict | set):
+        value.clear()
+        value.update(held)
+    elif isinstance(value, list | collections.deque):
+        value.clear()
+        value.extend(held)
+    else:
+        own = attributes_of(value)
+        for name in [name for name in own if name not in held]:
+            object.__delattr__(value, name)
+        for name in [name for name in held if own.get(name, MISSING) is not held[name]]:
+            object.__setattr__(value, name, held[name])
+
+
+def _same(value: Any, held: Any) -> bool:
+    if isinstance(held, torch.Tensor):
+        return torch.equal(value.detach(), held)
+    now = _content(value)
+    if isinstance(held, dict):
+        pairs = zip(held.items(), (now or {}).items(), strict=False)
+        return len(held) == len(now or {}) and all(
+            a == b and x is y for (a, x), (b, y) in pairs if isinstance(a, type(b))
+        )
+    if isinstance(held, frozenset):
+        return bool(now == held)
+    return len(now) == len(held) and all(a is b for a, b in zip(now, held, strict=True))

@@ -1,0 +1,102 @@
+"""Runs one side of a shadow call, and keeps what it gave and left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from pytest_compileguard.isolation.mirror import Mirror
+from pytest_compileguard.parity.gradients import (
+    Cotangents,
+    NamedTensor,
+    gradients,
+    make_cotangents,
+)
+from pytest_compileguard.parity.leaves import Leaf, leaves_of, tensors_of
+from pytest_compileguard.parity.state import new_tensors
+
+_SEED = 0x5EED
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Side:
+    """One side of a shadow call, after it ran."""
+
+    outputs: list[Leaf]
+    arguments: list[Leaf]
+    state: dict[int, tuple[str, Any]]
+    gradients: list[tuple[str, torch.Tensor | None]]
+    cotangents: Cotangents
+    error: Exception | None
+    gradient_error: Exception | None
+    accumulated: list[tuple[str, torch.Tensor | None]]
+    """What stood in ``.grad`` when the call was through, by path."""
+
+    def tensors(self) -> list[NamedTensor]:
+        """All that the call gave, was given, met, and keeps."""
+        state = [(p, t) for p, t in self.state.values() if isinstance(t, torch.Tensor)]
+        named = [*tensors_of(self.outputs), *tensors_of(self.arguments), *state]
+        return [*named, *new_tensors(self.state)]
+
+
+def run_side(
+    target: Callable[..., Any],
+    mirror: Mirror,
+    copies: tuple[tuple[Any, ...], dict[str, Any], list[NamedTensor]],
+    names: tuple[str, ...],
+    cotangents: Cotangents | None = None,
+) -> Side:
+    """Make the call, and differentiate it if it can be; exceptions of the call are kept."""
+    args, kwargs, leaves = copies
+    value, error = None, None
+    try:
+        value = target(*args, **kwargs)
+    except Exception as raised:  # noqa: BLE001  # compared with what the other side raises
+        error = raised
+    outputs = [] if error else leaves_of(value, "output", objects=True)
+    arguments = _argument_leaves(args, kwargs, names)
+    state = mirror.state()
+    known = [(p, t) for p, t in state.values() if isinstance(t, torch.Tensor)]
+    met = [*tensors_of(outputs), *tensors_of(arguments), *leaves, *known, *new_tensors(state)]
+    accumulated = [(p, t.grad) for p, t in _unique(met) if t.is_leaf or t.retains_grad]
+    found, gradient_error = [], None
+    weights = Cotangents({})
+    if torch.is_grad_enabled() and not error:
+        try:
+            # An argument that was written to is a result like any other.
+            starts = [*tensors_of(outputs), *tensors_of(arguments)]
+            weights = cotangents or make_cotangents(starts, _SEED)
+            found = gradients(starts, _unique([*leaves, *_trainable(mirror)]), weights)
+        except Exception as raised:  # noqa: BLE001  # compared with what the other side raises
+            gradient_error = raised
+    return Side(
+        outputs=outputs,
+        arguments=arguments,
+        state=state,
+        gradients=found,
+        cotangents=weights,
+        error=error,
+        gradient_error=gradient_error,
+        accumulated=accumulated,
+    )
+
+
+def _argument_leaves(
+    args: tuple[Any, ...], kwargs: dict[str, Any], names: tuple[str, ...]
+) -> list[Leaf]:
+    named = [*zip(names, args, strict=True), *kwargs.items()]
+    return [leaf for name, value in named for leaf in leaves_of(value, name)]
+
+
+def _trainable(mirror: Mirror) -> list[NamedTensor]:
+    state = mirror.state().values()
+    return [
+        (p, t) for p, t in state if isinstance(t, torch.Tensor) and t.is_leaf and t.requires_grad
+    ]
+
+
+def _unique(named: Iterable[NamedTensor]) -> list[NamedTensor]:
+    return list({id(tensor): (path, tensor) for path, tensor in named}.values())
