@@ -30,18 +30,28 @@ def tensors_of(leaves: list[Leaf]) -> list[tuple[str, torch.Tensor]]:
     return [(leaf.path, leaf.value) for leaf in leaves if isinstance(leaf.value, torch.Tensor)]
 
 
+def _flattened(value: Any) -> tuple[list[tuple[str, Any]], pytree.TreeSpec]:
+    """The leaves of a tree, each with its place; numbers where its author gave no names."""
+    try:
+        pairs, structure = pytree.tree_flatten_with_path(value)
+    except ValueError:
+        leaves, structure = pytree.tree_flatten(value)
+        return [(f"[{index}]", leaf) for index, leaf in enumerate(leaves)], structure
+    return [(pytree.keystr(keys), leaf) for keys, leaf in pairs], structure
+
+
 class _Walk:
     def __init__(self, *, objects: bool) -> None:
         self._objects = objects
         self._open: set[int] = set()
 
     def leaves(self, value: Any, path: str) -> list[Leaf]:
-        pairs, structure = pytree.tree_flatten_with_path(value)
+        pairs, structure = _flattened(value)
         # A list is no tuple, though their leaves agree.
         container = not structure.is_leaf()
         found = [Leaf(f"{path} (structure)", repr(structure))] if container else []
-        for keys, leaf in pairs:
-            found += self._parts(leaf, path + pytree.keystr(keys))
+        for name, leaf in pairs:
+            found += self._parts(leaf, path + name)
         return found
 
     def _parts(self, value: Any, path: str) -> list[Leaf]:

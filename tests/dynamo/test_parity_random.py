@@ -46,7 +46,7 @@ drawn = settings(
 # Of slices of one tensor that overlap in one call and not in the next, writes give wrong numbers;
 # the programs share memory between inputs in the same way in each call.
 TORCH_ALONE: list[str] = []
-FEW = 0.06
+FEW = 0.1
 
 
 class Outcome(NamedTuple):
