@@ -52,6 +52,15 @@ def _cuda_in_use() -> bool:
     return bool(torch.cuda.is_initialized())  # type: ignore[no-untyped-call]
 
 
+def tf32_in_force(*, convolves: bool) -> bool:
+    """Whether products of float32 matrices, or convolutions, keep only ten bits on a GPU."""
+    try:
+        matrices = torch.get_float32_matmul_precision() != "highest"
+        return matrices or (convolves and bool(torch.backends.cudnn.allow_tf32))
+    except RuntimeError:  # torch won't tell once its older and newer settings were mixed
+        return True
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Autocast:
     """Autocast of one device type."""

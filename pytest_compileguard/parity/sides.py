@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from pytest_compileguard.isolation.ambient import tf32_in_force
 from pytest_compileguard.observation import Mismatch, MismatchKind
 from pytest_compileguard.parity.comparison import IncomparableError, Tolerance, compare
 from pytest_compileguard.parity.errors_raised import same_error
@@ -53,6 +54,7 @@ class SideComparison:
         self._reference: Side | str | None = None
         self._moved: list[Side] | None = None
         self._twins: set[int] = set()
+        self._convolves = False
         self.result = CallParity()
 
     def compare(self, eager: Side, compiled: Side) -> CallParity:
@@ -62,6 +64,9 @@ class SideComparison:
             return self.result
         objects = [twin for _, twin in eager.state.values() if not isinstance(twin, torch.Tensor)]
         self._twins = {id(twin) for twin in objects}
+        # Weights of convolutions have a dimension for each one of space.
+        tensors = [twin for _, twin in eager.state.values() if isinstance(twin, torch.Tensor)]
+        self._convolves = any(twin.requires_grad and twin.dim() > 2 for twin in tensors)  # noqa: PLR2004
         if not raised and self._paths(eager.outputs, compiled.outputs):
             self._leaves(eager.outputs, compiled.outputs, "value", form=True)
             self._aliasing(eager, compiled)
@@ -213,7 +218,8 @@ class SideComparison:
         if self._reference is None:
             self._reference = self._make_reference(None)
         if isinstance(self._reference, str):
-            return False
+            tf32 = expected.device.type == "cuda" and tf32_in_force(convolves=self._convolves)
+            return tf32 and within_precision(actual.detach(), expected.detach(), tf32=True)
         exact = _find(self._reference, path, kind)
         if exact is None:
             return False

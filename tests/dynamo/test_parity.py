@@ -85,3 +85,18 @@ def test_without_a_reference_the_leaf_as_a_whole_sets_the_scale() -> None:
 def test_without_a_reference_a_mask_sets_no_scale() -> None:
     eager = torch.cat([torch.randn(60), torch.full((40,), -1e9)])
     assert not within_precision(torch.where(eager > -1e8, 2 * eager, eager), eager)
+
+
+def test_a_right_result_is_acquitted_where_eager_overflowed() -> None:
+    exact = torch.tensor([0.5, 2.0, 3.0], dtype=torch.float64)
+    eager = torch.tensor([0.5, float("nan"), float("inf")], dtype=torch.float16)
+    assert acquits(exact.half(), eager, exact)
+    assert not acquits(exact.half() * 1.1, eager, exact)
+    assert not acquits(exact.half(), eager, exact.where(exact != 3, float("inf")))
+
+
+def test_a_right_result_is_acquitted_where_eager_went_another_way() -> None:
+    exact = torch.tensor([1.0, 0.0], dtype=torch.float64)
+    eager = torch.tensor([0.5, 0.5], dtype=torch.bfloat16)
+    assert acquits(exact.bfloat16(), eager, exact)
+    assert not acquits(torch.tensor([0.0, 1.0], dtype=torch.bfloat16), eager, exact)

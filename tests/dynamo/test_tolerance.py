@@ -1,0 +1,128 @@
+"""Rounding is no error: long sums, half types, softmax and norms near overflow, by inductor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch.nn import functional as F  # noqa: N812  # as everybody calls it
+
+from pytest_compileguard.finding import Finding
+from pytest_compileguard.parity.reference import within_precision
+from tests.dynamo.checked import Checked, check
+
+pytestmark = pytest.mark.usefixtures("compiler_loaded")
+
+MILLION = 1_000_000
+
+
+def long_sums(x: torch.Tensor) -> Any:
+    return x.sum(), x.abs().mean(), x.var(), (x * x).sum(), x.cumsum(0)[-1], x.exp().prod().log()
+
+
+def near_overflow(x: torch.Tensor) -> Any:
+    loud = x * 1e18
+    return (
+        torch.softmax(x * 80, -1),
+        torch.log_softmax(x * 1e30, -1),
+        torch.logsumexp(x * 80, -1),
+        torch.linalg.vector_norm(loud, dim=-1),
+        torch.linalg.vector_norm(x * 1e20, dim=-1),
+        F.layer_norm(x + 1e4, (64,)),
+        F.layer_norm(loud, (64,)),
+        F.normalize(loud, dim=-1),
+    )
+
+
+def half(x: torch.Tensor) -> Any:
+    loud = x * 80
+    return (
+        torch.softmax(loud, -1),
+        F.layer_norm(x * 100 + 50, (64,)),
+        F.gelu(x * 3) * torch.sigmoid(x),
+        (x * x).sum(-1),
+        x.mean(),
+        F.silu(x @ x.t() / 8).tanh(),
+    )
+
+
+def told(target: Callable[..., Any], *args: Any, **limits: Any) -> Checked:
+    return check(target, args, **limits)
+
+
+def parity(seen: Checked) -> Finding:
+    return next(f for f in seen.verdict.findings if f.metric == "parity")
+
+
+def drawn(*shape: int, dtype: torch.dtype = torch.float32, grad: bool = False) -> torch.Tensor:
+    made = torch.randn(*shape, generator=torch.Generator().manual_seed(1)).to(dtype)
+    return made.requires_grad_(grad)
+
+
+@pytest.mark.parametrize(
+    ("target", "x"),
+    (
+        (long_sums, drawn(MILLION)),
+        (near_overflow, drawn(32, 64, grad=True)),
+        (half, drawn(32, 64, dtype=torch.bfloat16, grad=True)),
+        (half, drawn(32, 64, dtype=torch.float16, grad=True)),
+    ),
+    ids=("long sums", "near overflow", "bfloat16", "float16"),
+)
+def test_rounding_by_inductor_is_no_error(target: Callable[..., Any], x: torch.Tensor) -> None:
+    seen = told(target, x, backend="inductor")
+    assert parity(seen).status == "passed", seen.told
+
+
+def doubling(index: int) -> Callable[..., Any]:
+    """A backend that makes one element of the first output twice as large."""
+
+    def backend(graph: torch.fx.GraphModule, _inputs: object) -> Callable[..., Any]:
+        def run(*args: Any) -> Any:
+            first, *others = graph(*args)
+            factor = 1 + (torch.arange(first.numel()) == index).reshape(first.shape).to(first.dtype)
+            return [first * factor, *others]
+
+        return run
+
+    return backend
+
+
+@pytest.mark.parametrize(
+    ("target", "x"),
+    (
+        (long_sums, drawn(MILLION)),
+        (near_overflow, drawn(32, 64)),
+        (half, drawn(32, 64, dtype=torch.bfloat16)),
+    ),
+    ids=("long sums", "near overflow", "bfloat16"),
+)
+def test_an_error_among_them_is_one(target: Callable[..., Any], x: torch.Tensor) -> None:
+    worst = int(target(x)[0].argmax())
+    seen = told(target, x, backend=doubling(worst))
+    assert parity(seen).status == "failed"
+    assert "output[0]" in seen.told
+
+
+def test_where_float64_cannot_be_made_the_rule_is_off_and_that_is_said() -> None:
+    def narrow(x: torch.Tensor) -> torch.Tensor:
+        if x.dtype == torch.float64:
+            raise TypeError("float32 only")
+        return (x * 3).tanh()
+
+    def rounds(graph: torch.fx.GraphModule, _inputs: object) -> Callable[..., Any]:
+        return lambda *args: [graph(*args)[0] * (1 + 2e-5)]
+
+    seen = told(narrow, drawn(100), backend=rounds)
+    assert parity(seen).status == "failed"
+    assert "no float64 reference: it raises TypeError" in seen.told
+
+
+@pytest.mark.parametrize("tf32", (False, True))
+def test_without_a_reference_tf32_sets_the_precision_of_float32(tf32: bool) -> None:  # noqa: FBT001
+    eager = drawn(64, 64) @ drawn(64, 64).t()
+    compiled = eager * (1 + 1e-3 * drawn(64, 64).sign())
+    assert within_precision(compiled, eager, tf32=tf32) is tf32
+    assert not within_precision(eager * 1.05, eager, tf32=True)
