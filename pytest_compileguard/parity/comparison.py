@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import math
 import re
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -26,6 +27,8 @@ _RTOL = {
     torch.complex64: 1.3e-6,
     torch.complex128: 1e-7,
 }
+_PIECE = 2**20
+"""Elements that are compared at once."""
 _WIDE = (torch.float64, torch.complex128)
 _PLAIN = (bool, int, str, bytes, type(None), torch.dtype, torch.device, torch.Size, type)
 
@@ -135,19 +138,38 @@ def _values(
         return None
     rtol, atol = tolerance.for_dtype(expected.dtype)
     try:
-        torch.testing.assert_close(
-            actual.detach(),
-            expected.detach(),
-            rtol=rtol,
-            atol=atol,
-            equal_nan=True,
-            check_stride=False,
-        )
+        for a, e in pieces(actual.detach(), expected.detach()):
+            torch.testing.assert_close(
+                a, e, rtol=rtol, atol=atol, equal_nan=True, check_stride=False
+            )
     except AssertionError as error:
         return Difference(
             "value", _word(actual.detach(), expected.detach(), rtol, atol, str(error))
         )
     return None
+
+
+def pieces(
+    actual: torch.Tensor, expected: torch.Tensor
+) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Views of both that cover them: comparing makes copies, of one piece at a time."""
+    for a, e, _ in _placed_pieces(actual, expected):
+        yield a, e
+
+
+def _placed_pieces(
+    actual: torch.Tensor, expected: torch.Tensor
+) -> Iterator[tuple[torch.Tensor, torch.Tensor, tuple[int, int]]]:
+    """The pieces, each with the dimension that is cut and where it starts there."""
+    if not is_plain(expected) or not is_plain(actual) or expected.numel() <= _PIECE:
+        yield actual, expected, (0, 0)
+        return
+    sizes = list(expected.shape)
+    longest = sizes.index(max(sizes))
+    length = max(1, _PIECE * sizes[longest] // expected.numel())
+    for start in range(0, sizes[longest], length):
+        cut = (longest, start, min(length, sizes[longest] - start))
+        yield actual.narrow(*cut), expected.narrow(*cut), (longest, start)
 
 
 def _are_one(actual: torch.Tensor, expected: torch.Tensor) -> bool:
@@ -164,14 +186,19 @@ def _word(
     """Say how much, where, and both values."""
     if actual.layout != torch.strided or actual.is_quantized or actual.is_nested:
         return re.sub(r"\s+", " ", fallback).strip()
-    gap = _gap(actual, expected)
-    worst = int(gap.argmax())
-    index = tuple(int(i) for i in torch.unravel_index(torch.tensor(worst), expected.shape))
-    a, e = actual[index].item(), expected[index].item()
+    greatest, index, count = -1.0, [0] * expected.dim(), 0
+    for a_piece, e_piece, (cut, start) in _placed_pieces(actual, expected):
+        gap = _gap(a_piece, e_piece)
+        allowed = atol + rtol * e_piece.to(gap_dtype(e_piece)).abs()
+        count += int((gap > allowed).sum())
+        if float(gap.max()) > greatest:
+            greatest, worst = float(gap.max()), gap.argmax().cpu()
+            index = [int(i) for i in torch.unravel_index(worst, e_piece.shape)]
+            if index:
+                index[cut] += start
+    a, e = actual[tuple(index)].item(), expected[tuple(index)].item()
     wide = complex if expected.dtype.is_complex else float
-    allowed = atol + rtol * expected.to(gap_dtype(expected)).abs()
-    count = int((gap > allowed.reshape(gap.shape)).sum())
-    where = f" at index {list(index)}" if index else ""
+    where = f" at index {index}" if index else ""
     difference = abs(wide(a) - wide(e))
     return (
         f"greatest difference {difference:.3g}{where}: compiled {a:.8g}, "

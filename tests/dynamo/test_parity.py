@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from pytest_compileguard.parity.comparison import Tolerance, compare
 from pytest_compileguard.parity.reference import acquits, within_precision
 from tests.conftest import RunSuite
 
@@ -100,3 +101,14 @@ def test_a_right_result_is_acquitted_where_eager_went_another_way() -> None:
     eager = torch.tensor([0.5, 0.5], dtype=torch.bfloat16)
     assert acquits(exact.bfloat16(), eager, exact)
     assert not acquits(torch.tensor([0.0, 1.0], dtype=torch.bfloat16), eager, exact)
+
+
+def test_a_large_leaf_is_compared_to_its_last_element() -> None:
+    eager = torch.ones(3, 700_001)
+    compiled = eager.clone()
+    compiled[2, 700_000] = 3
+    found = compare(compiled, eager, Tolerance(None, None))
+    assert found is not None
+    assert "greatest difference 2 at index [2, 700000]: compiled 3, eager 1; 1 of" in found.message
+    assert not within_precision(compiled, eager)
+    assert compare(eager * (1 + 2**-22), eager, Tolerance(None, None)) is None
