@@ -23,7 +23,7 @@ from tests.dynamo.torch_alone import deviation
 
 pytestmark = pytest.mark.usefixtures("compiler_loaded")
 
-DRAWS = int(os.environ.get("COMPILEGUARD_DRAWS", "40"))
+DRAWS = int(os.environ.get("COMPILEGUARD_DRAWS", "30"))
 """How many programs are drawn; the full test draws 500, from several seeds."""
 SEED = int(os.environ.get("COMPILEGUARD_SEED", "0"))
 
