@@ -9,7 +9,7 @@ graphs, differentiating, firing hooks) touches it.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -18,11 +18,11 @@ from pytest_compileguard import dynamo
 from pytest_compileguard.compile_error import explain_error
 from pytest_compileguard.compiling import compiled, compiled_again, compiled_part, compiles_itself
 from pytest_compileguard.errors import IsolationError
-from pytest_compileguard.isolation.ambient import Ambient, RandomState, ambient, random_state
-from pytest_compileguard.isolation.fingerprint import Fingerprint, fingerprints
+from pytest_compileguard.isolation.ambient import Ambient, ambient, random_state
 from pytest_compileguard.isolation.mirror import Mirror
 from pytest_compileguard.isolation.quiet import silenced
-from pytest_compileguard.isolation.surroundings import Scene, Surroundings
+from pytest_compileguard.isolation.shared import Shared
+from pytest_compileguard.isolation.surroundings import Scene, scene
 from pytest_compileguard.locating import locate
 from pytest_compileguard.observation import Departure, Reproduction
 from pytest_compileguard.other_implementation import OtherImplementation
@@ -37,13 +37,13 @@ from pytest_compileguard.shadow_call import (
     Prepared,
     ShadowCall,
     Timeable,
-    copy_differs,
     device_of,
     has_lazy_parameters,
     held_parameters,
     inputs_text,
     run_in_float64,
     whole_step,
+    why_not_isolated,
 )
 from pytest_compileguard.target import argument_names, own_code
 
@@ -82,7 +82,9 @@ class Shadow:
         )
         random, modes = random_state(), ambient()
         sides = self._prepare(made, args, kwargs)
-        before, fingerprints = self._scene(random), self._fingerprints()
+        eager = self._mirrors[1] if self._mirrors else None
+        before = scene(random, eager.originals() if eager else ())
+        shared = Shared(eager, before)
         try:
             with dynamo.eager_stance():
                 made.value = self._target(*args, **kwargs)
@@ -90,16 +92,17 @@ class Shadow:
             made.error = error
         after = before.now()
         made.drew_random = not random.same_tensors_drawn(after.random)
-        moved = before.snapshot.written_tensors(after.snapshot)
         if before.snapshot.truncated:
             made.notes["classes and globals hold too many objects to compare all"] = None
         try:
-            if sides is not None and self._untouched(made, fingerprints, "the call", moved):
+            if sides is not None:
+                made.problem = shared.written("the call")
+            if sides is not None and made.problem is None:
                 with torch.set_grad_enabled(modes.grad):  # the call may have left another
                     self._shadow(made, sides, before, modes)
-                moved = before.snapshot.written_tensors(before.now().snapshot)
-                if not self._untouched(made, fingerprints, "the compiled code", moved):
-                    self.failed = None  # once more, it would write to them again
+                if written := shared.written("the compiled code"):
+                    # Once more, it would write to them again.
+                    made.problem, self.failed = written, None
         except torch.OutOfMemoryError as error:
             made.problem = explain_error(error)[0]
         except Exception as error:  # noqa: BLE001  # the check fails by it, the test goes on
@@ -195,31 +198,6 @@ class Shadow:
     def _compile_again(self, twin: Any) -> Any:
         return compiled_again(twin, self._target, self._plan.arguments.given)
 
-    def _fingerprints(self) -> dict[int, Fingerprint]:
-        if self._mirrors is None or not self._mirrors[1].shares_parameters:
-            return {}
-        return fingerprints(self._mirrors[1].state(), gradients=not self._differentiates)
-
-    def _scene(self, random: RandomState) -> Scene:
-        met = self._mirrors[1].originals() if self._mirrors else ()
-        surroundings = Surroundings(met)
-        return Scene(random=random, surroundings=surroundings, snapshot=surroundings.read())
-
-    def _untouched(
-        self, made: ShadowCall, earlier: dict[int, Fingerprint], who: str, also: Sequence[str] = ()
-    ) -> bool:
-        """Whether the parameters, which the shadow shares, are as they were."""
-        now = self._fingerprints()
-        moved = [now[key][0] for key in earlier if key in now and now[key] != earlier[key]]
-        moved += also
-        if moved:
-            made.problem = (
-                f"{who} writes to parameters or their gradients ({', '.join(moved[:3])}), which "
-                "the shadow shares; guard a function that holds the optimizer or calls backward "
-                "itself, or use buffers"
-            )
-        return not moved
-
     def _shadow(
         self,
         made: ShadowCall,
@@ -231,17 +209,8 @@ class Shadow:
         before.restore()
         with silenced(), dynamo.eager_stance():
             expected = eager.run()
-        if type(expected.error) is not type(made.error):
-            made.problem = (
-                f"a copy of the call {_outcome(expected.error)} where the call itself "
-                f"{_outcome(made.error)}: the target can't be isolated"
-            )
-            return
-        if differs := copy_differs(expected, made):
-            made.problem = (
-                f"a copy of the call computes something else ({differs}): the target can't be "
-                "isolated; it may keep state in globals or classes that are not copied"
-            )
+        made.problem = why_not_isolated(expected, made)
+        if made.problem is not None:
             return
         drawn = before.now()
         before.restore()
@@ -324,7 +293,3 @@ class Shadow:
             return run_in_float64(snapshot.target, snapshot, cotangents, seed)
         finally:
             found.restore()
-
-
-def _outcome(error: Exception | None) -> str:
-    return "returns" if error is None else f"raises {type(error).__name__} ({error})"

@@ -174,6 +174,25 @@ def has_lazy_parameters(snapshot: Prepared) -> bool:
     return any(isinstance(t, torch.Tensor) and torch.nn.parameter.is_lazy(t) for t in twins)
 
 
+def why_not_isolated(expected: Side, made: ShadowCall) -> str | None:
+    """Say what the eager copy does other than the real call: then it proves nothing of it."""
+    if type(expected.error) is not type(made.error):
+        return (
+            f"a copy of the call {_outcome(expected.error)} where the call itself "
+            f"{_outcome(made.error)}: the target can't be isolated"
+        )
+    if differs := copy_differs(expected, made):
+        return (
+            f"a copy of the call computes something else ({differs}): the target can't be "
+            "isolated; it may keep state in globals or classes that are not copied"
+        )
+    return None
+
+
+def _outcome(error: Exception | None) -> str:
+    return "returns" if error is None else f"raises {type(error).__name__} ({error})"
+
+
 def copy_differs(expected: Side, made: ShadowCall) -> str | None:
     """Say where the eager copy differs from the real call: then it proves nothing of it."""
     if made.error is not None:

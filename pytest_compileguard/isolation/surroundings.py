@@ -137,3 +137,9 @@ def _is_state(value: Any) -> bool:
 
 def _is_special(name: str) -> bool:
     return (name.startswith("__") and name.endswith("__")) or is_compiler_mark(name)
+
+
+def scene(random: RandomState, met: Iterable[Any]) -> Scene:
+    """The scene of a call, whose random state was read already, that meets these objects."""
+    surroundings = Surroundings(met)
+    return Scene(random=random, surroundings=surroundings, snapshot=surroundings.read())

@@ -79,8 +79,9 @@ def is_array(value: Any) -> bool:
 def new_tensors(state: State) -> Iterator[NamedTensor]:
     """Tensors that the call made and keeps in attributes or items of what it met."""
     known = {id(twin) for _, twin in state.values()}
+    paths = {id(twin): path for path, twin in state.values() if isinstance(twin, torch.Tensor)}
     for path, twin in state.values():
-        for name, part in _parts(twin, {}).items():
+        for name, part in _parts(twin, paths).items():
             if id(part) not in known and _is_compared(part):
                 leaves = leaves_of(part, f"{path}{name}".lstrip("."), objects=True)
                 yield from ((p, t) for p, t in tensors_of(leaves) if id(t) not in known)

@@ -1,0 +1,35 @@
+"""What a shadow call shares with the test, and so must not be written to."""
+
+from __future__ import annotations
+
+from pytest_compileguard.isolation.fingerprint import Fingerprint, fingerprints
+from pytest_compileguard.isolation.mirror import Mirror
+from pytest_compileguard.isolation.surroundings import Scene
+
+
+class Shared:
+    """Parameters, their gradients, and tensors in globals, as they were when a call began."""
+
+    def __init__(self, mirror: Mirror | None, scene: Scene) -> None:
+        self._mirror = mirror
+        self._scene = scene
+        self._earlier = self._marks()
+
+    def written(self, who: str) -> str | None:
+        """Say what was written to since, and what to do."""
+        now = self._marks()
+        earlier = self._earlier
+        moved = [now[key][0] for key in earlier if key in now and now[key] != earlier[key]]
+        moved += self._scene.snapshot.written_tensors(self._scene.now().snapshot)
+        if not moved:
+            return None
+        return (
+            f"{who} writes to parameters or their gradients ({', '.join(moved[:3])}), which "
+            "the shadow shares; guard a function that holds the optimizer or calls backward "
+            "itself, or use buffers"
+        )
+
+    def _marks(self) -> dict[int, Fingerprint]:
+        if self._mirror is None or not self._mirror.shares_parameters:
+            return {}
+        return fingerprints(self._mirror.state(), gradients=not self._mirror.copies_gradients)
