@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import msgspec
@@ -51,6 +52,7 @@ def gather_facts(calls: Sequence[ShadowCall], plan: Plan, *, target: str) -> Com
         cudagraph_recordings=sum(c.cudagraphs for c in moved),
         cudagraph_rerecordings=sum(c.cudagraphs_again for c in moved),
         inputs=tuple(call.inputs for call in calls if call.inputs is not None),
+        graphs_per_call=_graphs_per_call(calls, facts, events),
     )
 
 
@@ -61,6 +63,16 @@ def _cudagraph_skips(calls: Sequence[ShadowCall]) -> tuple[str, ...]:
     told = [*logged, *(reason for reason in traced if reason not in logged)]
     counted = sum(call.counters.cudagraph_skips for call in calls if call.counters)
     return (*told, *["torch gives no reason, as for code on a CPU"] * (counted - len(told)))
+
+
+def _graphs_per_call(
+    calls: Sequence[ShadowCall], facts: TraceFacts, events: Sequence[TraceEvent]
+) -> tuple[int, ...]:
+    """Count graphs in the call in which they were compiled, at their last attempt."""
+    kept = set(facts.graph_ids)
+    made = {e.compile_id: e.call for e in events if "dynamo_output_graph" in e.metadata}
+    counts = Counter(call for compile_id, call in made.items() if compile_id in kept)
+    return tuple(counts[call.index] for call in calls)
 
 
 def _placed(site: BreakSite) -> BreakSite:

@@ -69,6 +69,8 @@ class Verdict(Record):
     """Whether the result may be written as a baseline."""
     limits: Mapping[str, float | int | tuple[str, ...]] = {}
     """What it had to keep, of the limits that were given."""
+    expected: bool = False
+    """Whether the test is marked to fail and did: pytest counts it as xfailed."""
 
     @property
     def key(self) -> str:

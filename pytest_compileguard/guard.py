@@ -12,6 +12,7 @@ from pytest_compileguard.errors import SpecError
 from pytest_compileguard.guarded import GuardedCallable, GuardedTraining
 from pytest_compileguard.options import Options
 from pytest_compileguard.plan import Plan, make_plan
+from pytest_compileguard.progress import Progress
 from pytest_compileguard.spec import CompileCheck, Limits, override
 from pytest_compileguard.target import is_coroutine, target_name
 from pytest_compileguard.training_step import TrainingStep
@@ -45,12 +46,21 @@ WATCHED_LIMITS = frozenset(
 class CompileGuard:
     """The fixture of one test: makes guarded callables, and keeps their checks."""
 
-    def __init__(self, *, nodeid: str, spec: CompileCheck, options: Options) -> None:
+    def __init__(
+        self,
+        *,
+        nodeid: str,
+        spec: CompileCheck,
+        options: Options,
+        progress: Progress | None = None,
+    ) -> None:
+        self._progress = progress or Progress()
         self.checks: list[Check | WatchedBlock] = []
         self.plans: list[Plan] = []
         """Of all guarded targets, also those that are called eagerly since checks are disabled."""
         self._finished = False
         self._nodeid = nodeid
+        self._test = nodeid.partition("::")[2] or nodeid
         self._spec = spec
         self._options = options
 
@@ -200,13 +210,22 @@ class CompileGuard:
             # Compiled code of other targets may stay unless it would be taken for this one's.
             sharing = any(c.code & check.code for c in others)
             check.start(cold=sharing or not others)
-        return check.call(args, kwargs)
+        with self._progress.counting(f"compiling {self._test}"):
+            return check.call(args, kwargs)
 
     def finish(self) -> list[tuple[Check | WatchedBlock, Observation]]:
         """Take the times of all checks, and gather what they saw."""
         self._finished = True
         with _TURN:
-            return [(check, check.finish()) for check in self.checks]
+            return [(check, self._finish(check)) for check in self.checks]
+
+    def _finish(self, check: Check | WatchedBlock) -> Observation:
+        timed = check.plan.untimed is None and not check.plan.watched
+        progress = self._progress
+        # Untimed, only locating a difference takes long.
+        words = f"locating in {self._test}"
+        with progress.said(f"timing {self._test}") if timed else progress.counting(words):
+            return check.finish()
 
     def close(self) -> None:
         """Leave no compiled code behind."""

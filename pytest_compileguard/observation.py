@@ -144,6 +144,8 @@ class CompileObservation(Record, tag=True):
     """Those of them whose code had one already: for another size, address or predecessor."""
     inputs: tuple[str, ...] = ()
     """Shapes and dtypes of the tensors passed to each call; empty for a watched block."""
+    graphs_per_call: tuple[int, ...] = ()
+    """How many of the graphs were compiled in each call of the sequence."""
 
 
 MismatchKind = Literal["value", "kind", "mutation", "aliasing", "gradient", "exception"]

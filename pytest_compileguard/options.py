@@ -137,6 +137,18 @@ OPTIONS: tuple[Option, ...] = (
         ini=False,
     ),
     Option(
+        name="html",
+        kind="path",
+        metavar="PATH",
+        help="write a report to PATH as one page that opens offline in any browser",
+        ini=False,
+    ),
+    Option(
+        name="no-github",
+        kind="flag",
+        help="write no summary and no annotations where tests run on GitHub Actions",
+    ),
+    Option(
         name="no-locate",
         kind="flag",
         help="don't make a failing call again to find the stage of the compiler it departs at",
@@ -185,6 +197,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     baseline_dir: Path | None = None
     baseline_ref: str | None = None
     json: Path | None = None
+    html: Path | None = None
+    no_github: bool = False
     no_locate: bool = False
     artifacts: Path | None = None
     max_time_s: float | None = None

@@ -6,6 +6,7 @@ it comes in with the first guarded target.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -18,8 +19,13 @@ from pytest_compileguard.finding import Verdict
 from pytest_compileguard.guard import CompileGuard
 from pytest_compileguard.log_capture import trace_hidden
 from pytest_compileguard.options import Options, add_options, options_from_config
+from pytest_compileguard.outputs import ANNOTATING_PLUGIN, Outputs, github
 from pytest_compileguard.phases import finish_test, verdicts_of
+from pytest_compileguard.progress import Progress
+from pytest_compileguard.report.page import missing
 from pytest_compileguard.report.plain_text import plain
+from pytest_compileguard.report.properties import properties, without_ours
+from pytest_compileguard.screen import open_progress
 from pytest_compileguard.selection import Selection
 from pytest_compileguard.session import Session, encodable, make_store, to_wire
 from pytest_compileguard.spec import MARKER, marker_help
@@ -32,6 +38,7 @@ WHOLE = "compileguard_whole"
 
 OPTIONS = pytest.StashKey[Options]()
 STORE = pytest.StashKey[Store]()
+PROGRESS = pytest.StashKey[Progress]()
 GUARD = pytest.StashKey[CompileGuard]()
 VERDICTS = pytest.StashKey[list[Verdict]]()
 SELECTION = pytest.StashKey[Selection]()
@@ -48,11 +55,14 @@ def pytest_configure(config: pytest.Config) -> None:
         config.stash[STORE] = make_store(options)
     except CompileGuardError as error:
         raise pytest.UsageError(str(error)) from None
+    if options.html is not None and (problem := missing()):
+        raise pytest.UsageError(f"--compileguard-html: {problem}")
     config.stash[OPTIONS] = options
+    config.stash[PROGRESS] = open_progress(config)
     config.stash[SELECTION] = selection = Selection(config)
     config.pluginmanager.register(selection)
     if not hasattr(config, "workerinput"):  # a worker of pytest-xdist only reports
-        results = Session(options, config.stash[STORE])
+        results = Session(options, config.stash[STORE], Outputs(options, github(os.environ)))
         config.pluginmanager.register(Reporter(results))
         config.pluginmanager.register(Benchmarks(results))
 
@@ -82,7 +92,12 @@ def compileguard(request: pytest.FixtureRequest) -> Generator[CompileGuard, None
     """Guard a target of the test: pass it in, and call what comes back in its place."""
     item = request.node
     options = request.config.stash[OPTIONS]
-    guard = CompileGuard(nodeid=stable_nodeid(item), spec=spec_of(item), options=options)
+    guard = CompileGuard(
+        nodeid=stable_nodeid(item),
+        spec=spec_of(item),
+        options=options,
+        progress=request.config.stash[PROGRESS],
+    )
     item.stash[GUARD], item.stash[VERDICTS] = guard, []
     with trace_hidden():
         yield guard
@@ -123,7 +138,11 @@ def pytest_runtest_makereport(
     guard = item.stash.get(GUARD, None)
     if guard and call.when == "call":
         judged = item.stash[VERDICTS]
-        setattr(report, WIRE, [to_wire(verdict) for verdict in verdicts_of(guard, judged)])
+        verdicts = verdicts_of(guard, judged)
+        setattr(report, WIRE, [to_wire(verdict) for verdict in verdicts])
+        # In place: this list is the one that the report of the teardown will hold too.
+        item.user_properties[:] = [*without_ours(item.user_properties), *properties(verdicts)]
+        report.user_properties = list(item.user_properties)
     return report
 
 
@@ -144,7 +163,14 @@ class Reporter:
         self._interrupted = False
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        self._session.put(report.nodeid, report.outcome, getattr(report, WIRE, None))
+        wire = getattr(report, WIRE, None)
+        self._session.put(
+            report.nodeid,
+            report.outcome,
+            wire,
+            line=report.location[1],
+            expected=report.skipped and hasattr(report, "wasxfail"),
+        )
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
@@ -172,6 +198,9 @@ class Reporter:
             terminalreporter.section("compileguard")
         for line in lines:
             terminalreporter.write_line(line.text, **line.markup)
+        at_tests = not terminalreporter.config.pluginmanager.hasplugin(ANNOTATING_PLUGIN)
+        for command in self._session.commands(at_tests=at_tests):
+            terminalreporter.write_line(command)
 
 
 class Benchmarks:

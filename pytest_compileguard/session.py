@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -16,6 +13,7 @@ from pytest_compileguard.finding import Verdict
 from pytest_compileguard.git import GitError, checked_out, revision
 from pytest_compileguard.metrics import NOISE_THRESHOLD
 from pytest_compileguard.options import Options
+from pytest_compileguard.outputs import Outputs
 from pytest_compileguard.pruning import WholeModule, completed
 from pytest_compileguard.recording import Changes, Wish, record
 from pytest_compileguard.renames import old_names
@@ -67,10 +65,13 @@ def encodable(value: Any) -> Any:
 class Session:
     """Verdicts by test; of a test that ran again, the last ones."""
 
-    def __init__(self, options: Options, store: Store) -> None:
+    def __init__(self, options: Options, store: Store, outputs: Outputs) -> None:
         self._options = options
         self._store = store
+        self._outputs = outputs
+        self._document: bytes | None = None
         self._by_test: dict[str, tuple[Verdict, ...]] = {}
+        self._lines: dict[str, int] = {}
         self._spoiled: set[str] = set()
         self._reported: set[str] = set()
         self._collected: list[dict[str, dict[str, str]]] = []
@@ -79,11 +80,31 @@ class Session:
         self._problems: list[str] = []
         self._hints: tuple[str, ...] = ()
 
-    def put(self, nodeid: str, outcome: str, wire: list[dict[str, Any]] | None) -> None:
-        """Take up one report; a test that did not pass as a whole can't be recorded."""
+    def put(
+        self,
+        nodeid: str,
+        outcome: str,
+        wire: list[dict[str, Any]] | None,
+        *,
+        line: int | None = None,
+        expected: bool = False,
+    ) -> None:
+        """Take up one report; a test that did not pass as a whole can't be recorded.
+
+        Args:
+            nodeid: Of the test.
+            outcome: Of this phase of it.
+            wire: Its verdicts, if they came with this report.
+            line: Of the test, from 0, as pytest counts.
+            expected: Whether it failed as it is marked to.
+        """
+        if line is not None:
+            self._lines[nodeid] = line + 1
         self._reported.add(nodeid)
         if wire is not None:
-            self._by_test[nodeid] = tuple(msgspec.convert(wire, list[Verdict], strict=False))
+            verdicts = msgspec.convert(wire, list[Verdict], strict=False)
+            replace = msgspec.structs.replace
+            self._by_test[nodeid] = tuple(replace(v, expected=expected) for v in verdicts)
         if outcome not in ("passed", "rerun"):  # of a rerun, the next attempt decides
             self._spoiled.add(nodeid)
 
@@ -96,14 +117,16 @@ class Session:
         self._refused |= dict.fromkeys(problems)
 
     def write(self, *, complete: bool) -> bool:
-        """Write the JSON report, and baselines if asked for; say whether something went wrong.
+        """Write all reports, and baselines if asked for; say whether something went wrong.
 
         A session that is not ``complete``, since it was interrupted, moves no baseline.
         """
         if self._refused:
             return True
-        if self._options.json is not None:
-            self._write_document(self._options.json)
+        verdicts = self._verdicts()
+        self._document = document(verdicts, rootpath=self._store.rootpath, lines=self._lines)
+        self._outputs.write(self._document)
+        self._problems += self._outputs.problems
         if not self._options.update_baseline:
             self._hints = old_names(self._store, self._verdicts(), self._whole())
         elif complete:
@@ -121,12 +144,19 @@ class Session:
         """The summary; nothing at all if no test used the plugin and nothing went wrong."""
         rootpath = self._store.rootpath
         told = update_lines(self._changes, self._problems, rootpath)
+        told += [SummaryLine(text=note, yellow=True) for note in self._outputs.notes]
         refused = refusal_lines(tuple(self._refused))
         if self._options.disable:
             return [*([_DISABLED] if self._by_test else []), *told, *refused]
         verdicts = self._verdicts()
         summary = summary_lines(verdicts, width=width, verbosity=verbosity, rootpath=rootpath)
         return [*summary, *hint_lines(self._hints), *told, *refused]
+
+    def commands(self, *, at_tests: bool) -> list[str]:
+        """The annotations for a job on GitHub Actions; empty elsewhere."""
+        if self._document is None or self._options.disable:
+            return []
+        return self._outputs.commands(self._document, at_tests=at_tests)
 
     def _verdicts(self) -> list[Verdict]:
         return [verdict for some in self._by_test.values() for verdict in some]
@@ -152,23 +182,3 @@ class Session:
     def _whole(self) -> tuple[WholeModule, ...]:
         """The modules of which every test was reported."""
         return completed(self._collected, self._reported)
-
-    def _write_document(self, path: Path) -> None:
-        report = document(self._verdicts(), rootpath=self._store.rootpath)
-        try:
-            _write_atomically(path, report)
-        except OSError as error:
-            self._problems.append(f"--compileguard-json: can't write {path}: {error.strerror}")
-
-
-def _write_atomically(path: Path, data: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise

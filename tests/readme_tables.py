@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import ast
 import inspect
+from pathlib import Path
 from types import ModuleType
 
 from pytest_compileguard import metrics, spec
 from pytest_compileguard.cli import SUBCOMMANDS
-from pytest_compileguard.options import OPTIONS
+from pytest_compileguard.options import OPTIONS, Options
+from pytest_compileguard.plan import CompileArguments, Plan, make_plan
 
 
 def tables() -> dict[str, str]:
@@ -23,8 +25,23 @@ def tables() -> dict[str, str]:
 
 
 def limits() -> str:
-    rows = [f"| `{name}` | {text} |" for name, text in _field_docs(spec.CompileCheck).items()]
-    return "\n".join(["| argument | meaning |", "| --- | --- |", *rows])
+    plan = make_plan(spec.CompileCheck(), Options(), nodeid="", name="")
+    rows = [
+        f"| `{name}` | {_default(plan, name)} | {text} |"
+        for name, text in _field_docs(spec.CompileCheck).items()
+    ]
+    return "\n".join(["| argument | default | meaning |", "| --- | --- | --- |", *rows])
+
+
+def _default(plan: Plan, name: str) -> str:
+    if name in CompileArguments.__struct_fields__:
+        return f"{plan.arguments.backend_name}" if name == "backend" else "torch's"
+    value = getattr(plan, name)
+    if name.startswith(("max_", "min_")) and value is None:
+        return "no limit"
+    if value is None:
+        return "by dtype"
+    return "none" if value == () else f"{value:g}"
 
 
 def options() -> str:
@@ -73,3 +90,18 @@ def _field_docs(record: type) -> dict[str, str]:
             assert isinstance(doc.value, ast.Constant)
             found[field.target.id] = str(doc.value.value).replace("``", "`")
     return found
+
+
+def main() -> None:
+    """Make the tables of the README anew: ``python -m tests.readme_tables``."""
+    file = Path(__file__).parents[1] / "README.md"
+    text = file.read_text(encoding="utf-8")
+    for name, table in tables().items():
+        start = text.index(f"<!-- table: {name} -->\n") + len(f"<!-- table: {name} -->\n")
+        end = text.index("\n<!-- end -->", start)
+        text = text[:start] + table + text[end:]
+    file.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

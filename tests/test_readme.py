@@ -36,4 +36,6 @@ def test_the_first_test_passes(pytester: pytest.Pytester) -> None:
         "-p",
         "no:asyncio",
     )
-    pytester.runpytest_subprocess(*options).assert_outcomes(passed=1)
+    result = pytester.runpytest_subprocess(*options, "--compileguard-update-baseline")
+    result.assert_outcomes(passed=1)
+    assert (pytester.path / "__compileguard__" / "test_shop.json").exists()

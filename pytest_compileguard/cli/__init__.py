@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from types import ModuleType
 
 from pytest_compileguard import __version__
-from pytest_compileguard.cli import check, diff, merge, prune, schema, show
+from pytest_compileguard.cli import check, diff, merge, prune, report, schema, show
 from pytest_compileguard.cli.output import ERROR, FORMATS, Output, rendered
 from pytest_compileguard.errors import CompileGuardError
 from pytest_compileguard.report.plain_text import plain
@@ -26,6 +26,7 @@ SUBCOMMANDS: dict[str, ModuleType] = {
     "prune": prune,
     "check": check,
     "schema": schema,
+    "report": report,
 }
 
 _EXIT_CODES = "exit codes: 0 fine, 1 a regression or a difference, 2 an error"

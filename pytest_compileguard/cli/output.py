@@ -34,12 +34,16 @@ class Output(Record):
     data: Any
     """The same for programs."""
     tables: tuple[Table, ...] = ()
+    markdown: str | None = None
+    """Markdown that is made already; ``None``: of the tables and lines."""
 
 
 def rendered(output: Output, form: str) -> str:
     """Print in one of ``FORMATS``."""
     if form == "json":
         return json.dumps(output.data, indent=2, sort_keys=True, allow_nan=False) + "\n"
+    if form == "markdown" and output.markdown is not None:
+        return output.markdown
     if form == "markdown":
         blocks = [_markdown(table) for table in output.tables if table.rows]
         blocks += ["\n".join(f"- {escaped(line)}" for line in output.lines)]

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -18,17 +18,20 @@ from pytest_compileguard.environment import Environment
 from pytest_compileguard.finding import Finding, Speed, Verdict
 from pytest_compileguard.metrics import facts_of
 from pytest_compileguard.observation import (
-    BreakSite,
     CompileObservation,
-    Fallback,
     NotObserved,
     ParityObservation,
-    Recompile,
     SpeedObservation,
 )
+from pytest_compileguard.report.contract import (
+    SCHEMA,
+    CheckReport,
+    Inductor,
+    Observed,
+    Samples,
+    Speeds,
+)
 from pytest_compileguard.report.plain_text import relative
-
-SCHEMA = 1
 
 Fields = dict[str, Any]
 
@@ -38,6 +41,7 @@ def document(
     *,
     environment: Environment | None = None,
     rootpath: Path | None = None,
+    lines: Mapping[str, int] | None = None,
 ) -> bytes:
     """Make the report of a session, one check a line.
 
@@ -45,14 +49,66 @@ def document(
         verdicts: All of the session, in any order.
         environment: Of the session; without it, that of the checks: one on a GPU if any was.
         rootpath: Files below it are named relative to it.
+        lines: The line of each test, from 1, by node id.
     """
     ordered = sorted(verdicts, key=lambda verdict: (verdict.nodeid, verdict.name))
     shared = environment or _shared_environment(ordered)
-    checks = [_check(verdict, shared) for verdict in ordered]
-    lines = ",\n".join(_text(check, rootpath) for check in checks)
-    head = f'{{"schema": {SCHEMA}, "environment": {_text(_record(shared), rootpath)}'
-    body = f"[\n{lines}\n]" if checks else "[]"
+    known = lines or {}
+    checks = [check_report(v, shared, line=known.get(v.nodeid)) for v in ordered]
+    texts = ",\n".join(_text(check, rootpath) for check in checks)
+    head = f'{{"schema": {SCHEMA}, "environment": {_text(shared, rootpath)}'
+    body = f"[\n{texts}\n]" if checks else "[]"
     return f'{head}, "checks": {body}}}\n'.encode("ascii")
+
+
+def check_report(
+    verdict: Verdict, shared: Environment | None = None, *, line: int | None = None
+) -> CheckReport:
+    """Make the record of one check.
+
+    Args:
+        verdict: The check, judged.
+        shared: Environment of the session, which is not repeated for each check.
+        line: Line of the test, from 1.
+    """
+    seen = verdict.observation.compile
+    check = CheckReport(
+        nodeid=verdict.nodeid,
+        name=verdict.name,
+        outcome=verdict.outcome,
+        fails=verdict.fails,
+        expected=verdict.fails and verdict.expected,
+        strict=verdict.strict,
+        recordable=verdict.recordable,
+        backend=verdict.backend,
+        mode=verdict.mode,
+        file=verdict.nodeid.partition("::")[0],
+        line=line,
+        environment=None if verdict.environment == shared else verdict.environment,
+        observed=_observed(verdict),
+        **_parity_records(verdict.observation.parity),
+        findings=verdict.findings,
+        speeds=tuple(_speeds(s) for s in (verdict.speed, verdict.device_speed) if s is not None),
+        samples=_samples(verdict.observation.speed),
+    )
+    return check if isinstance(seen, NotObserved) else _with_facts(check, seen)
+
+
+def _with_facts(check: CheckReport, seen: CompileObservation) -> CheckReport:
+    return msgspec.structs.replace(
+        check,
+        graphs_per_call=seen.graphs_per_call,
+        graph_breaks=seen.break_sites,
+        recompiles=seen.recompiles,
+        fallbacks=seen.fallbacks,
+        unreliable=seen.unreliable,
+        inductor=Inductor(
+            kernel_names=seen.kernel_names,
+            cudagraph_skips=seen.cudagraph_skips,
+            cudagraph_recordings=seen.cudagraph_recordings,
+            cudagraph_rerecordings=seen.cudagraph_rerecordings,
+        ),
+    )
 
 
 def _shared_environment(verdicts: Sequence[Verdict]) -> Environment | None:
@@ -60,58 +116,19 @@ def _shared_environment(verdicts: Sequence[Verdict]) -> Environment | None:
     return next((e for e in known if e.device_type != "cpu"), known[0] if known else None)
 
 
-def _check(verdict: Verdict, shared: Environment | None) -> Fields:
-    observation = verdict.observation
-    seen = observation.compile
-    sites: tuple[BreakSite, ...] = ()
-    recompiles: tuple[Recompile, ...] = ()
-    fallbacks: tuple[Fallback, ...] = ()
-    if isinstance(seen, CompileObservation):
-        sites, recompiles, fallbacks = seen.break_sites, seen.recompiles, seen.fallbacks
-    return {
-        "nodeid": verdict.nodeid,
-        "name": verdict.name,
-        "outcome": verdict.outcome,
-        "fails": verdict.fails,
-        "strict": verdict.strict,
-        "recordable": verdict.recordable,
-        "backend": verdict.backend,
-        "mode": verdict.mode,
-        # Only where a check ran elsewhere than the others: on the CPU beside a GPU.
-        "environment": None if verdict.environment == shared else _record(verdict.environment),
-        "observed": _observed(verdict),
-        "graph_breaks": [_record(site) for site in sites],
-        "recompiles": [_record(recompile) for recompile in recompiles],
-        "fallbacks": [_record(fallback) for fallback in fallbacks],
-        "unreliable": seen.unreliable if isinstance(seen, CompileObservation) else [],
-        "inductor": _inductor(seen),
-        "mismatches": _mismatches(observation.parity),
-        "departure": _departure(observation.parity),
-        "reproduction": _reproduction(observation.parity),
-        "findings": [_record(finding) for finding in verdict.findings],
-        "samples": _samples(observation.speed),
-    }
-
-
-def _record(record: msgspec.Struct | None) -> Fields | None:
-    fields: Fields | None = msgspec.to_builtins(record)
-    return fields
-
-
-def _observed(verdict: Verdict) -> Fields:
-    return {
+def _observed(verdict: Verdict) -> Observed:
+    return Observed(
         **_facts(verdict.observation.compile),
-        "parity": _parity(verdict.findings),
+        parity=_parity(verdict.findings),
         **_speed(verdict.speed),
-        "device_speedup": verdict.device_speed.speedup if verdict.device_speed else None,
-        "peak_memory_bytes": None,
-    }
+        device_speedup=verdict.device_speed.speedup if verdict.device_speed else None,
+    )
 
 
 def _facts(seen: CompileObservation | NotObserved) -> Fields:
     if isinstance(seen, NotObserved):
-        return dict.fromkeys(_FACTS)
-    values = {
+        return {}
+    return {
         "calls": seen.calls,
         **facts_of(seen),
         "fallbacks": len(seen.fallbacks),
@@ -124,72 +141,49 @@ def _facts(seen: CompileObservation | NotObserved) -> Fields:
         "cache_misses": seen.cache_misses,
         "error": seen.error,
     }
-    return {name: values[name] for name in _FACTS}
 
 
-_FACTS = (
-    "calls",
-    "graphs",
-    "ops",
-    "graph_breaks",
-    "break_events",
-    "recompiles",
-    "fallbacks",
-    "limit_hit",
-    "graph_ops",
-    "guards",
-    "backward_graphs",
-    "compile_time_s",
-    "kernels",
-    "cache_hits",
-    "cache_misses",
-    "error",
-)
 _SPEED = ("speedup", "speedup_low", "speedup_high", "eager_ms", "compiled_ms", "pairs")
 
 
-def _inductor(seen: CompileObservation | NotObserved) -> Fields | None:
-    if isinstance(seen, NotObserved):
-        return None
-    return {
-        "kernel_names": seen.kernel_names,
-        "cudagraph_skips": seen.cudagraph_skips,
-        "cudagraph_recordings": seen.cudagraph_recordings,
-        "cudagraph_rerecordings": seen.cudagraph_rerecordings,
-    }
-
-
-def _parity(findings: Sequence[Finding]) -> str:
+def _parity(findings: Sequence[Finding]) -> Literal["passed", "failed", "not_checked"]:
     """Say ``passed`` only of a comparison that was made in full."""
     statuses = [finding.status for finding in findings if finding.metric == "parity"]
-    return statuses[0] if statuses and statuses[0] in ("passed", "failed") else "not_checked"
+    if statuses and statuses[0] in ("passed", "failed"):
+        return statuses[0]
+    return "not_checked"
 
 
 def _speed(speed: Speed | None) -> Fields:
-    return {name: None if speed is None else getattr(speed, name) for name in _SPEED}
+    return {} if speed is None else {name: getattr(speed, name) for name in _SPEED}
 
 
-def _mismatches(seen: ParityObservation | NotObserved) -> list[Fields | None]:
+def _speeds(speed: Speed) -> Speeds:
+    return Speeds(
+        clock=speed.clock,
+        speedup=speed.speedup,
+        low=speed.speedup_low,
+        high=speed.speedup_high,
+        confidence=speed.confidence,
+    )
+
+
+def _parity_records(seen: ParityObservation | NotObserved) -> Fields:
     if isinstance(seen, NotObserved):
-        return []
-    return [_record(mismatch) for mismatch in seen.mismatches]
+        return {}
+    names = ("mismatches", "departure", "reproduction")
+    return {name: getattr(seen, name) for name in names}
 
 
-def _departure(seen: ParityObservation | NotObserved) -> Fields | None:
-    return None if isinstance(seen, NotObserved) else _record(seen.departure)
-
-
-def _reproduction(seen: ParityObservation | NotObserved) -> Fields | None:
-    return None if isinstance(seen, NotObserved) else _record(seen.reproduction)
-
-
-def _samples(seen: SpeedObservation | NotObserved) -> Fields | None:
+def _samples(seen: SpeedObservation | NotObserved) -> Samples | None:
     """Give the raw samples, so that numbers can be derived anew."""
-    return None if isinstance(seen, NotObserved) else _record(seen)
+    if isinstance(seen, NotObserved):
+        return None
+    return Samples(**{name: getattr(seen, name) for name in Samples.__struct_fields__})
 
 
-def _text(value: object, rootpath: Path | None) -> str:
-    return json.dumps(_portable(value, rootpath), allow_nan=False)
+def _text(record: msgspec.Struct | None, rootpath: Path | None) -> str:
+    return json.dumps(_portable(msgspec.to_builtins(record), rootpath), allow_nan=False)
 
 
 def _portable(value: Any, rootpath: Path | None) -> Any:

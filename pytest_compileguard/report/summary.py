@@ -75,7 +75,7 @@ def summary_lines(
     if not verdicts:
         return []
     ordered = sorted(verdicts, key=lambda verdict: (verdict.nodeid, verdict.name))
-    listed = [v for v in ordered if v.fails or verbosity >= 0]
+    listed = [v for v in ordered if _is_red(v) or verbosity >= 0]
     lines: list[SummaryLine] = []
     if listed:
         heading, *rows = _table(listed, crowded_tests(ordered), width)
@@ -128,7 +128,7 @@ def _fitted(name: str, width: int) -> str:
 
 
 def _coloured(text: str, verdict: Verdict) -> SummaryLine:
-    if verdict.fails:
+    if _is_red(verdict):
         return SummaryLine(text=text, red=True)
     clear = all(f.status == "passed" and not f.warns for f in verdict.findings)
     return SummaryLine(text=text, green=clear, yellow=not clear)
@@ -147,10 +147,10 @@ def _details(verdict: Verdict, rootpath: Path | None) -> list[SummaryLine]:
 
 def _totals(verdicts: Sequence[Verdict]) -> SummaryLine:
     words = Counter(_verdict(verdict) for verdict in verdicts)
-    order = ("failed", "inconclusive", "not checked", "passed")
+    order = ("failed", "inconclusive", "not checked", "xfailed", "passed")
     counts = ", ".join(f"{words[word]} {word}" for word in order if words[word])
-    fails = any(verdict.fails for verdict in verdicts)
-    unclear = set(words) != {"passed"}
+    fails = any(map(_is_red, verdicts))
+    unclear = not set(words) <= {"passed", "xfailed"}
     return SummaryLine(
         text=f"{counted(len(verdicts), 'check')}: {counts}",
         red=fails,
@@ -265,7 +265,14 @@ def _compile_time(verdict: Verdict) -> str:
     return f"{seen.compile_time_s:.1f} s" if isinstance(seen, CompileObservation) else NOT_KNOWN
 
 
+def _is_red(verdict: Verdict) -> bool:
+    """Whether the check makes the run fail: a test that is marked to fail does not."""
+    return verdict.fails and not verdict.expected
+
+
 def _verdict(verdict: Verdict) -> str:
+    if verdict.fails and verdict.expected:
+        return "xfailed"
     return "failed" if verdict.fails else status_label(verdict.outcome)
 
 

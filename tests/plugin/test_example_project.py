@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from tests.golden_text import masked
+
 ROOT = Path(__file__).parents[2]
 HEADING = re.compile(r"^_+ (test_\w+(?:\[.*\])?) _+$", re.MULTILINE)
 SPEED_TEST = "test_transform_is_one_graph_and_faster"
@@ -104,6 +106,16 @@ def test_every_regression_fails(regressions: Run) -> None:
     assert "6 failed" in regressions.output
     assert "passed in" not in regressions.output
     assert "Traceback" not in regressions.output
+
+
+def test_the_readme_shows_what_is_printed(regressions: Run) -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    shown = readme.partition("```text\n")[2].partition("```")[0]
+    printed = masked(regressions.output)
+    for heading in HEADING.findall(shown):
+        assert masked(regressions.told_of(heading)).strip() in printed
+    for line in masked(shown).splitlines():
+        assert line in printed.splitlines(), line
 
 
 def line_of(text: str) -> str:

@@ -1,0 +1,47 @@
+"""``compileguard report``: shows a JSON report in another form, as a run would."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import msgspec
+
+from pytest_compileguard.cli.output import FINE, Output, Table
+from pytest_compileguard.report import shown
+from pytest_compileguard.report.contract import CheckReport, read_report
+from pytest_compileguard.report.markdown import markdown
+from pytest_compileguard.report.page import page
+
+HELP = "show a report that --compileguard-json wrote, as text, Markdown or a page"
+_COLUMNS = ("check", "graph breaks", "recompiles", "parity", "speedup", "verdict")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("path", type=Path, help="the JSON report")
+    parser.add_argument("--html", type=Path, metavar="PATH", help="also write it as a page")
+
+
+def run(arguments: argparse.Namespace) -> Output:
+    report = read_report(arguments.path.read_bytes(), origin=str(arguments.path))
+    if arguments.html is not None:
+        arguments.html.write_text(page(report), encoding="utf-8")
+    rows = tuple(map(_row, shown.by_urgency(report.checks)))
+    return Output(
+        code=FINE,
+        lines=(shown.totals(report.checks),),
+        data=msgspec.to_builtins(report),
+        tables=(Table(title=shown.headline(report.checks), columns=_COLUMNS, rows=rows),),
+        markdown=markdown(report),
+    )
+
+
+def _row(check: CheckReport) -> tuple[str, ...]:
+    return (
+        check.nodeid,
+        shown.number(check, "graph_breaks"),
+        shown.number(check, "recompiles"),
+        shown.parity(check),
+        shown.speedup(check),
+        shown.verdict_word(check),
+    )

@@ -1,0 +1,117 @@
+"""What all forms of the report show of a check: its words and numbers, from its record."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from pytest_compileguard.environment import Environment
+from pytest_compileguard.finding import Finding
+from pytest_compileguard.report.contract import CheckReport
+from pytest_compileguard.report.labels import finding_label, status_label
+from pytest_compileguard.wording import counted, factor_text
+
+NOT_KNOWN = "-"
+_SELF_EVIDENT = ("compiled", "fallbacks")
+VERDICTS = ("failed", "inconclusive", "not checked", "xfailed", "passed")
+"""From what needs a reader most to what needs one least."""
+
+
+def verdict_word(check: CheckReport) -> str:
+    """Say the verdict of a check as it counts: strict checks fail by what is unclear."""
+    if check.expected:
+        return "xfailed"
+    return "failed" if check.fails else status_label(check.outcome)
+
+
+def by_urgency(checks: Sequence[CheckReport]) -> list[CheckReport]:
+    """Put what failed first, then what is unclear."""
+    return sorted(checks, key=lambda check: (VERDICTS.index(verdict_word(check)), check.nodeid))
+
+
+def totals(checks: Sequence[CheckReport]) -> str:
+    """Say ``2 failed, 5 passed``."""
+    words = Counter(map(verdict_word, checks))
+    return ", ".join(f"{words[word]} {word}" for word in VERDICTS if words[word]) or "no checks"
+
+
+def headline(checks: Sequence[CheckReport]) -> str:
+    """Say in one line how it went."""
+    failed = sum(verdict_word(check) == "failed" for check in checks)
+    if not checks:
+        return "no checks"
+    if failed:
+        return f"{failed} of {counted(len(checks), 'check')} failed"
+    if all(verdict_word(check) in ("passed", "xfailed") for check in checks):
+        return f"{counted(len(checks), 'check')} passed"
+    return f"{counted(len(checks), 'check')}, none failed"
+
+
+def blamed(check: CheckReport) -> list[Finding]:
+    """Give the findings by which a check fails."""
+    return [f for f in check.findings if _is_blamed(f, strict=check.strict)] if check.fails else []
+
+
+def unclear(check: CheckReport) -> list[Finding]:
+    """Give the findings that nothing was found out about, and those that warn."""
+    return [f for f in check.findings if f.warns or f.status in ("inconclusive", "not_checked")]
+
+
+def _is_blamed(finding: Finding, *, strict: bool) -> bool:
+    return finding.status == "failed" or (strict and finding.status != "passed")
+
+
+def number(check: CheckReport, name: str) -> str:
+    """Show one number of the trace, with a question mark if it can't be trusted."""
+    value = getattr(check.observed, name)
+    if value is None:
+        return NOT_KNOWN
+    return f"{value}?" if check.unreliable else str(value)
+
+
+def limit(check: CheckReport, metric: str) -> str:
+    """Show the limit of a metric, if the test has one."""
+    limits = (f.limit for f in check.findings if f.metric == metric and f.limit is not None)
+    value = next(limits, None)
+    if value is None:
+        return ""
+    return factor_text(float(value)) if metric == "speedup" else str(value)
+
+
+def parity(check: CheckReport) -> str:
+    """Say how parity went."""
+    return NOT_KNOWN if check.observed.parity == "not_checked" else check.observed.parity
+
+
+def speedup(check: CheckReport) -> str:
+    """Say the speedup with its interval."""
+    seen = check.observed
+    if seen.speedup is None:
+        return NOT_KNOWN
+    text = factor_text(seen.speedup)
+    if seen.speedup_low is None or seen.speedup_high is None:
+        return text
+    return f"{text} [{seen.speedup_low:.2f}, {seen.speedup_high:.2f}]"
+
+
+def said(finding: Finding) -> str:
+    """Say a finding in one line: ``graph breaks 1, limit 0``."""
+    if finding.metric in _SELF_EVIDENT:
+        return finding.message
+    return f"{finding_label(finding)} {finding.message}"
+
+
+def finding_lines(finding: Finding) -> list[str]:
+    """Give a finding with its evidence, and what to change."""
+    remedy = [f"    {line}" for line in finding.remedy.splitlines()]
+    return [said(finding), *(f"  {line}" for line in finding.evidence), *remedy]
+
+
+def environment_line(environment: Environment | None) -> str:
+    """Say in one line where it ran."""
+    if environment is None:
+        return "nothing ran"
+    parts = [f"torch {environment.torch}", environment.device_name]
+    parts += [f"CUDA {environment.cuda}"] if environment.cuda else []
+    parts += [f"Triton {environment.triton}"] if environment.triton else []
+    return ", ".join([*parts, f"Python {environment.python}", environment.platform])

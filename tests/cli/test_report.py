@@ -1,0 +1,44 @@
+"""``compileguard report``: the forms of a report, made from its file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytest_compileguard.cli import main
+from pytest_compileguard.report.contract import read_report
+from pytest_compileguard.report.document import document
+from pytest_compileguard.report.markdown import markdown
+from pytest_compileguard.report.page import page
+from tests.unit import test_report as made
+
+
+@pytest.fixture
+def report(tmp_path: Path) -> Path:
+    file = tmp_path / "report.json"
+    file.write_bytes(document(made.session(), rootpath=made.ROOT))
+    return file
+
+
+def test_it_is_what_a_run_would_write(report: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    html = report.with_suffix(".html")
+    assert main(["report", str(report), "--format", "markdown", "--html", str(html)]) == 0
+    assert capsys.readouterr().out == markdown(read_report(report.read_bytes()))
+    assert html.read_text(encoding="utf-8") == page(read_report(report.read_bytes()))
+
+
+def test_it_is_read_in_a_terminal_too(report: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", str(report)]) == 0
+    assert "2 of 4 checks failed:" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("content", ("", "{}", None))
+def test_what_is_no_report_is_an_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str | None
+) -> None:
+    file = tmp_path / "no.json"
+    if content is not None:
+        file.write_text(content, encoding="utf-8")
+    assert main(["report", str(file)]) == 2
+    assert "no.json" in capsys.readouterr().err
