@@ -20,7 +20,8 @@ Before all that, a difference of a small multiple of the precision of the dtype,
 the leaf's usual magnitude, is no dispute: another order of summation explains it. Sums of
 some hundred float32 terms were seen to differ by up to ten units. Calls that have no
 reference, since they draw random numbers or fail in float64, have only this; there, what is
-computed in TF32 on a GPU counts as a 16-bit type of that precision (2**-10).
+computed in TF32 on a GPU counts as a 16-bit type of that precision (2**-10). Where there is a
+reference, it tells by eager's own error what precision a leaf was computed in.
 """
 
 from __future__ import annotations
@@ -38,6 +39,11 @@ _OWN_UNITS = 2.0
 # Farther than this from float64, eager itself went another way and can't be a yardstick.
 _USABLE = 0.1
 _TF32_EPSILON = 2.0**-10
+# Root mean square errors of eager beyond this many units are those of a narrower type; its unit
+# is some times their size, and at most that of bfloat16.
+_PLAINLY_COARSER = 64.0
+_COARSE = 4.0
+_COARSEST = 2.0**-7
 _NARROW = (torch.float16, torch.bfloat16)
 _OCTAVES = 3
 _LEAST_OF_A_KIND = 32
@@ -111,13 +117,24 @@ def acquits(
     exact = reference[inside]
     if _is_near(actual[inside], exact, dtype):
         return True  # right, whatever eager makes of it
-    slack = _OWN_UNITS * limits.eps * exact.abs()
+    eager_error, usable = (expected[inside] - exact).abs(), ~lost[inside]
+    unit = _unit(_rms(eager_error[usable]), _rms(exact[usable].abs()), limits.eps)
+    slack = _OWN_UNITS * unit * exact.abs()
     for other in moved:
         slack = torch.maximum(slack, 2 * (other[inside] - exact).abs())
     error = ((actual[inside] - exact).abs() - slack).clamp(min=0)
-    eager_error, usable = (expected[inside] - exact).abs(), ~lost[inside]
-    k = _K_16_BIT if dtype in _NARROW else _K
+    k = _K_16_BIT if dtype in _NARROW or unit > limits.eps else _K
     return _within(k, error, eager_error, exact.abs(), usable)
+
+
+def _unit(eager_error: float, size: float, epsilon: float) -> float:
+    """The precision that a leaf was computed in: that of its dtype, or what eager shows.
+
+    Under autocast, or in TF32, numbers of 32 bits come from operations that keep 7 or 10 of
+    them; on which side such an operation rounds, a last bit of its input decides.
+    """
+    shown = eager_error / size if size else 0.0
+    return min(_COARSE * shown, _COARSEST) if shown > _PLAINLY_COARSER * epsilon else epsilon
 
 
 def _agree_elsewhere(

@@ -10,7 +10,8 @@ import torch
 from torch.nn import functional as F  # noqa: N812  # as everybody calls it
 
 from pytest_compileguard.finding import Finding
-from pytest_compileguard.parity.reference import within_precision
+from pytest_compileguard.parity.by_design import has_padded_rows
+from pytest_compileguard.parity.reference import acquits, within_precision
 from tests.dynamo.checked import Checked, check
 
 pytestmark = pytest.mark.usefixtures("compiler_loaded")
@@ -126,3 +127,34 @@ def test_without_a_reference_tf32_sets_the_precision_of_float32(tf32: bool) -> N
     compiled = eager * (1 + 1e-3 * drawn(64, 64).sign())
     assert within_precision(compiled, eager, tf32=tf32) is tf32
     assert not within_precision(eager * 1.05, eager, tf32=True)
+
+
+def test_what_eager_computed_in_fewer_digits_is_judged_by_these() -> None:
+    """As TF32 does: whether a factor rounds up or down, a last bit of it decides."""
+    factors, x = drawn(24, 6), drawn(6, 40)
+    eager = tens_bits(factors) @ tens_bits(x)
+    flipped = tens_bits(factors)
+    flipped[17] *= 1 + 2.0**-10
+    exact = factors.double() @ x.double()
+
+    assert acquits(flipped @ tens_bits(x), eager, exact)
+    assert not acquits(eager * 1.02, eager, exact)
+    assert not acquits(torch.cat((eager[1:], eager[:1])), eager, exact)
+    # What eager computed in all digits is judged by all of them.
+    assert not acquits(flipped @ x, factors @ x, exact)
+
+
+def tens_bits(x: torch.Tensor) -> torch.Tensor:
+    """Keep as many bits of each number as TF32 does."""
+    step = torch.exp2(torch.floor(torch.log2(x.abs())) - 10)
+    return (x / step).round() * step
+
+
+def test_rows_that_begin_at_sixteen_bytes_are_padded_ones() -> None:
+    eager = drawn(5, 2)
+    assert has_padded_rows(torch.empty(5, 4)[:, :2], eager)
+    assert has_padded_rows(torch.empty(3, 5, 8)[..., :6], torch.empty(3, 5, 6))
+    assert not has_padded_rows(eager, eager)
+    assert not has_padded_rows(torch.empty(2, 5).t(), eager)
+    assert not has_padded_rows(torch.empty(5, 8)[:, :2], eager)
+    assert not has_padded_rows(torch.empty(5, 4)[:, :2], torch.empty(2, 5).t())
