@@ -11,8 +11,8 @@ from pytest_compileguard import dynamo
 from pytest_compileguard.allowance import allowed_sites
 from pytest_compileguard.code_origin import is_rewritten_assert, origin
 from pytest_compileguard.inductor_trace import cudagraph_skips, kernel_names
-from pytest_compileguard.observation import BreakSite, CompileObservation, Fallback
-from pytest_compileguard.plan import Plan
+from pytest_compileguard.observation import BreakSite, CacheState, CompileObservation, Fallback
+from pytest_compileguard.plan import OWN_BACKEND, Plan
 from pytest_compileguard.shadow_call import ShadowCall
 from pytest_compileguard.source import source_line
 from pytest_compileguard.trace import TraceEvent, TraceFacts, read_trace
@@ -53,6 +53,7 @@ def gather_facts(calls: Sequence[ShadowCall], plan: Plan, *, target: str) -> Com
         cudagraph_rerecordings=sum(c.cudagraphs_again for c in moved),
         inputs=tuple(call.inputs for call in calls if call.inputs is not None),
         graphs_per_call=_graphs_per_call(calls, facts, events),
+        cache_state=_cache_state(plan, moved),
     )
 
 
@@ -73,6 +74,17 @@ def _graphs_per_call(
     made = {e.compile_id: e.call for e in events if "dynamo_output_graph" in e.metadata}
     counts = Counter(call for compile_id, call in made.items() if compile_id in kept)
     return tuple(counts[call.index] for call in calls)
+
+
+def _cache_state(plan: Plan, moved: Sequence[dynamo.Counters]) -> CacheState:
+    """Say whether torch compiled all anew. Only inductor caches; other backends always do."""
+    if any(c.cache_hits for c in moved):
+        return "warm"
+    if plan.arguments.backend_name not in ("inductor", OWN_BACKEND) or dynamo.caches_disabled():
+        return "cold"
+    # Without a look-up, kernels may still have been found on disk.
+    looked_up = any(c.cache_misses for c in moved)
+    return "cold" if looked_up and not any(c.cache_bypasses for c in moved) else "unknown"
 
 
 def _placed(site: BreakSite) -> BreakSite:

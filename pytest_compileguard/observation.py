@@ -101,6 +101,9 @@ class Fallback(Record):
     reason: str
 
 
+CacheState = Literal["cold", "warm", "unknown"]
+
+
 class CompileObservation(Record, tag=True):
     """Everything that the trace told about one call sequence."""
 
@@ -146,6 +149,8 @@ class CompileObservation(Record, tag=True):
     """Shapes and dtypes of the tensors passed to each call; empty for a watched block."""
     graphs_per_call: tuple[int, ...] = ()
     """How many of the graphs were compiled in each call of the sequence."""
+    cache_state: CacheState = "unknown"
+    """``warm``: torch's caches held some of it; ``unknown``: torch does not tell."""
 
 
 MismatchKind = Literal["value", "kind", "mutation", "aliasing", "gradient", "exception"]

@@ -80,6 +80,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     allow_graph_breaks: tuple[str, ...] = ()
     max_kernels: int | None = None
     max_cudagraph_skips: int | None = None
+    max_compile_time_s: float | None = None
     watched: bool = False
     """Whether a block was only watched: nothing to compare, nothing to time."""
     locates: bool = True
@@ -137,6 +138,7 @@ def make_plan(
         max_kernels=_value(spec.max_kernels),
         max_cudagraph_skips=_value(spec.max_cudagraph_skips),
         min_speedup=min_speedup,
+        max_compile_time_s=_value(spec.max_compile_time_s),
         rtol=_value(spec.rtol),
         atol=_value(spec.atol),
         warmup=_first(_value(spec.warmup), options.warmup, DEFAULT_WARMUP),

@@ -70,6 +70,8 @@ class Check:
         try:
             with silenced(compiling=True):
                 dynamo.ensure_understood()
+                if self.plan.max_compile_time_s is not None:
+                    dynamo.use_backend_once(self.plan.arguments.backend)
             if cold:
                 dynamo.forget_compiled_code()
             self._resets = dynamo.ResetWatch()

@@ -40,6 +40,7 @@ class Limits(TypedDict, total=False):
     max_kernels: int | None
     max_cudagraph_skips: int | None
     min_speedup: float | None
+    max_compile_time_s: float | None
     mode: str | None
     backend: Backend | None
     fullgraph: bool | None
@@ -69,6 +70,8 @@ class CompileCheck(msgspec.Struct, frozen=True, kw_only=True):
     """How often CUDA graphs may be skipped in a mode that promises them, 0 or more."""
     min_speedup: float | UnsetType | None = UNSET
     """Least speedup, eager time / compiled time, above 0; 1.2 means 20 % more calls a second."""
+    max_compile_time_s: float | UnsetType | None = UNSET
+    """Most seconds of cold compiling over the whole call sequence, above 0."""
     mode: str | UnsetType | None = UNSET
     """``mode`` of ``torch.compile``."""
     backend: Any = UNSET
@@ -98,7 +101,13 @@ _INTEGERS = {
     "max_cudagraph_skips": 0,
     "warmup": 1,
 }
-_NUMBERS = {"min_speedup": False, "rtol": True, "atol": True, "max_time_s": False}  # may it be 0?
+_NUMBERS = {  # may it be 0?
+    "min_speedup": False,
+    "max_compile_time_s": False,
+    "rtol": True,
+    "atol": True,
+    "max_time_s": False,
+}
 _FLAGS = ("fullgraph", "dynamic")
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from pytest_compileguard import speed
 from pytest_compileguard.baseline_findings import baseline_findings, update_finding
 from pytest_compileguard.compile_findings import compile_findings, compile_problem
+from pytest_compileguard.cost_findings import compile_time_findings
 from pytest_compileguard.finding import Finding, Speed, Status, Verdict
 from pytest_compileguard.observation import (
     Clock,
@@ -47,6 +48,7 @@ def judge(
     compiled = compile_problem(observation.compile) is None
     findings = (
         *compile_findings(plan, observation.compile),
+        *compile_time_findings(plan, observation.compile, compiled=compiled),
         *_compared(plan, observation, compiled=compiled),
         *speed_findings(plan, observation.speed, wall=wall, device=device),
     )
@@ -104,10 +106,15 @@ def _is_recordable(plan: Plan, observation: Observation, findings: Sequence[Find
     return reliable and all(_may_be_recorded(plan, finding) for finding in findings)
 
 
+_MEASURED = ("compile_time",)
+"""Numbers that a machine may be unable to give; facts don't depend on them."""
+
+
 def _may_be_recorded(plan: Plan, finding: Finding) -> bool:
     # Facts don't depend on a speed that nobody asked for.
     unasked = plan.untimed is not None or plan.min_speedup is None
     missing = finding.metric == "speedup" and finding.status == "not_checked" and unasked
+    missing = missing or (finding.metric in _MEASURED and finding.status == "not_checked")
     # What is shared with the test, a lock for instance, makes no fact less true.
     shared = finding.metric == "isolation" and finding.status == "not_checked"
     return finding.status == "passed" or missing or shared

@@ -66,6 +66,11 @@ def factor_digits(limit: float | None, *factors: float) -> int:
     return next(apart, 5)
 
 
+def seconds_text(time_s: float) -> str:
+    """Say a time in seconds: ``1.3 s``, ``0.024 s``."""
+    return f"{float(f'{time_s:.3g}'):g} s"
+
+
 def and_more(first: str, count: int) -> str:
     """Say the first of ``count`` things and how many there are besides."""
     return first if count <= 1 else f"{first}, and {count - 1} more"

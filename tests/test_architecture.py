@@ -85,6 +85,7 @@ ROOMS: dict[str, Room] = {
     "compile_findings": Room(),
     "departure_text": Room(),
     "parity_findings": Room(),
+    "cost_findings": Room(),
     "speed_findings": Room(),
     "baseline_advice": Room(),
     "baseline_speed_findings": Room(),

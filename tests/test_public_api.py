@@ -27,6 +27,7 @@ def test_limits() -> None:
         "backend",
         "dynamic",
         "fullgraph",
+        "max_compile_time_s",
         "max_cudagraph_skips",
         "max_graph_breaks",
         "max_kernels",

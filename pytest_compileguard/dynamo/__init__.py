@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from pytest_compileguard.dynamo.compiled_form import InPlace, compiled_form
 from pytest_compileguard.dynamo.counters import Counters, LostBreak, counters, lost_breaks
+from pytest_compileguard.dynamo.first_use import caches_disabled, use_backend_once
 from pytest_compileguard.dynamo.listening import configured, tracing, watching
 from pytest_compileguard.dynamo.regions import CallTrace, probing
 from pytest_compileguard.dynamo.self_test import ensure_understood
@@ -40,6 +41,7 @@ __all__ = [
     "InPlace",
     "LostBreak",
     "ResetWatch",
+    "caches_disabled",
     "compiled_form",
     "configured",
     "counters",
@@ -56,5 +58,6 @@ __all__ = [
     "only_first",
     "probing",
     "tracing",
+    "use_backend_once",
     "watching",
 ]

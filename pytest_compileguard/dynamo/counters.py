@@ -21,6 +21,8 @@ class Counters(Record):
     cache_hits: int
     cache_misses: int
     cudagraph_skips: int
+    cache_bypasses: int
+    """Graphs that torch neither looked up nor stored: parts of them may lie on disk."""
     cudagraphs: int
     """CUDA graphs that are kept."""
     cudagraphs_again: int
@@ -57,6 +59,7 @@ def counters() -> Counters:
         cache_hits=sum(n for name, n in caches.items() if name.endswith("cache_hit")),
         cache_misses=sum(n for name, n in caches.items() if name.endswith("cache_miss")),
         cudagraph_skips=caches.get("cudagraph_skips", 0),
+        cache_bypasses=sum(n for name, n in caches.items() if name.endswith("cache_bypass")),
         cudagraphs=recorded,
         cudagraphs_again=again,
     )

@@ -139,6 +139,7 @@ def _facts(seen: CompileObservation | NotObserved) -> Fields:
         "compile_time_s": seen.compile_time_s,
         "cache_hits": seen.cache_hits,
         "cache_misses": seen.cache_misses,
+        "cache_state": seen.cache_state,
         "error": seen.error,
     }
 

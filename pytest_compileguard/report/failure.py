@@ -18,7 +18,7 @@ from pytest_compileguard.report.labels import (
 )
 from pytest_compileguard.report.plain_text import plain_line, relative
 from pytest_compileguard.speed_findings import interval_text, speed_digits
-from pytest_compileguard.wording import counted, factor_text
+from pytest_compileguard.wording import counted, factor_text, seconds_text
 
 _LABEL_WIDTH = 15
 _GAP = 4
@@ -132,6 +132,8 @@ def _limit(finding: Finding) -> float | None:
 
 
 def _number(value: float | str, finding: Finding, digits: int) -> str:
+    if finding.metric == "compile_time" and not isinstance(value, str):
+        return seconds_text(value)
     if isinstance(value, str) or not finding.metric.endswith("speedup"):
         return str(value)
     return factor_text(value, digits)

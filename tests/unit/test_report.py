@@ -636,6 +636,7 @@ def test_the_document_holds_the_contract() -> None:
         "peak_memory_bytes": None,
         "cache_hits": 0,
         "cache_misses": 1,
+        "cache_state": "unknown",
         "error": None,
     }
     assert check["graph_breaks"] == [
