@@ -33,6 +33,8 @@ class NotObserved(Record, tag=True):
     """A phase that saw nothing, and why."""
 
     reason: str
+    unavailable: bool = False
+    """Whether this machine can't observe it at all, however often it is tried."""
 
 
 class BreakSite(Record):
@@ -281,9 +283,34 @@ class SpeedObservation(Record, tag=True):
     notes: tuple[str, ...] = ()
 
 
+class MemoryObservation(Record, tag=True):
+    """Most device memory that one warm call of each side took beyond what was taken before it."""
+
+    eager_bytes: int
+    compiled_bytes: int
+    """With the memory that CUDA graphs keep for themselves."""
+    graph_bytes: int = 0
+    """That of CUDA graphs alone."""
+
+
+class LaunchObservation(Record, tag=True):
+    """What one warm call of each side launched on the GPU."""
+
+    eager_kernels: int
+    compiled_kernels: int
+    eager_copies: int = 0
+    """Copies and fills of memory, which are no kernels."""
+    compiled_copies: int = 0
+
+
+_NOT_MEASURED = NotObserved(reason="not measured")
+
+
 class Observation(Record):
     """All that one check saw."""
 
     compile: CompileObservation | NotObserved
     parity: ParityObservation | NotObserved
     speed: SpeedObservation | NotObserved
+    memory: MemoryObservation | NotObserved = _NOT_MEASURED
+    launches: LaunchObservation | NotObserved = _NOT_MEASURED

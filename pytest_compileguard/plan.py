@@ -53,6 +53,8 @@ class CompileArguments(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _ARGUMENTS = CompileArguments.__struct_fields__
+_OF_WARM_CALLS = ("max_peak_memory_ratio", "max_kernels_per_call")
+"""Limits that are measured where times are taken."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,6 +83,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     max_kernels: int | None = None
     max_cudagraph_skips: int | None = None
     max_compile_time_s: float | None = None
+    max_peak_memory_ratio: float | None = None
+    max_kernels_per_call: int | None = None
     watched: bool = False
     """Whether a block was only watched: nothing to compare, nothing to time."""
     locates: bool = True
@@ -127,6 +131,8 @@ def make_plan(
         options=_value(spec.options),
     )
     min_speedup = _value(spec.min_speedup)
+    warm_limits = (min_speedup, *(_value(getattr(spec, name)) for name in _OF_WARM_CALLS))
+    asked = any(limit is not None for limit in warm_limits)
     return Plan(
         nodeid=nodeid,
         name=name,
@@ -139,6 +145,8 @@ def make_plan(
         max_cudagraph_skips=_value(spec.max_cudagraph_skips),
         min_speedup=min_speedup,
         max_compile_time_s=_value(spec.max_compile_time_s),
+        max_peak_memory_ratio=_value(spec.max_peak_memory_ratio),
+        max_kernels_per_call=_value(spec.max_kernels_per_call),
         rtol=_value(spec.rtol),
         atol=_value(spec.atol),
         warmup=_first(_value(spec.warmup), options.warmup, DEFAULT_WARMUP),
@@ -146,9 +154,7 @@ def make_plan(
         noise_threshold=_first(options.noise_threshold, NOISE_THRESHOLD),
         untimed="a watched block is not timed"
         if watched
-        else _why_untimed(
-            arguments, options, wanted=min_speedup is not None and own_backend is not None
-        ),
+        else _why_untimed(arguments, options, wanted=asked and own_backend is not None),
         watched=watched,
         strict=options.strict,
         update_baseline=options.update_baseline,

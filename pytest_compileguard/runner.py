@@ -7,17 +7,20 @@ the times and gathers what was seen once the test is through.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from pytest_compileguard import dynamo
+from pytest_compileguard.device_usage import kernel_launches, peak_memory
 from pytest_compileguard.errors import CompileGuardError, SpecError
 from pytest_compileguard.facts import gather_facts
 from pytest_compileguard.isolation.ambient import random_state
 from pytest_compileguard.isolation.quiet import silenced
 from pytest_compileguard.observation import (
     CompileObservation,
+    LaunchObservation,
+    MemoryObservation,
     Mismatch,
     NotObserved,
     Observation,
@@ -114,7 +117,14 @@ class Check:
         """Take the times, and gather everything that was seen."""
         compiled = self._compile_observation()
         parity = self._located(self._parity(compiled))
-        return Observation(compile=compiled, parity=parity, speed=self._speed(compiled, parity))
+        warm = self._warm(compiled, parity)
+        return Observation(
+            compile=compiled,
+            parity=parity,
+            speed=warm.speed,
+            memory=warm.memory,
+            launches=warm.launches,
+        )
 
     @property
     def _was_reset(self) -> bool:
@@ -156,22 +166,23 @@ class Check:
         saved = self._shadow.save(self.plan, departure)
         return msgspec.structs.replace(parity, departure=departure, reproduction=saved)
 
-    def _speed(
+    def _warm(
         self, compiled: CompileObservation | NotObserved, parity: ParityObservation | NotObserved
-    ) -> SpeedObservation | NotObserved:
+    ) -> WarmObservation:
         last = self._shadow.last if self._shadow else None
         if last is not None:
             self.device_type = last.device.partition(":")[0]
         if reason := self._why_untimed(compiled, parity, last):
-            return NotObserved(reason=reason)
+            return _unmeasured(NotObserved(reason=reason))
         if self._shadow is None or last is None:
-            return NotObserved(reason="no call could be observed")
+            return _unmeasured(NotObserved(reason="no call could be observed"))
         # Inductor's own random numbers can't match eager, so parity ran without them.
         before = random_state()
         try:
             if self._was_reset or any(call.drew_random for call in self.calls):
                 last = self._shadow.recompiled() or last
-            return self._noted(_timed(last, self.plan))
+            warm = _measured(last, self.plan)
+            return warm._replace(speed=self._noted(warm.speed))
         finally:
             before.restore()
 
@@ -200,33 +211,59 @@ class Check:
         return None
 
 
-def _timed(last: Timeable, plan: Plan) -> SpeedObservation | NotObserved:
-    """Time both sides, having seen that the one runs compiled code and the other does not."""
+class WarmObservation(NamedTuple):
+    """What warm calls showed."""
+
+    speed: SpeedObservation | NotObserved
+    memory: MemoryObservation | NotObserved
+    launches: LaunchObservation | NotObserved
+
+
+def _unmeasured(reason: NotObserved) -> WarmObservation:
+    return WarmObservation(speed=reason, memory=reason, launches=reason)
+
+
+def _measured(last: Timeable, plan: Plan) -> WarmObservation:
+    """Measure both sides, having seen that the one runs compiled code and the other does not."""
     with silenced(compiling=True), last.ambient.applied():
         with dynamo.probing(last.call) as compiled:
             last.compiled()
         with dynamo.probing(last.call) as eager:
             last.eager()
         if compiled.regions == ():
-            return NotObserved(reason="the timed call runs no compiled code")
+            return _unmeasured(NotObserved(reason="the timed call runs no compiled code"))
         if eager.regions:
-            return NotObserved(reason="the eager side runs code that compiles itself")
-        seen = sample_speed(
-            last.eager,
-            last.compiled,
-            device=last.device,
-            call=last.call,
-            warmup=plan.warmup,
-            max_time_s=plan.max_time_s,
-            limit=plan.min_speedup,
-            compile_count=_compiles,
+            reason = "the eager side runs code that compiles itself"
+            return _unmeasured(NotObserved(reason=reason))
+        speed = _timed(last, plan)
+        if speed.void is not None:
+            reason = f"timing was cut short: {speed.void}"
+            return WarmObservation(speed, NotObserved(reason=reason), NotObserved(reason=reason))
+        return WarmObservation(
+            speed,
+            peak_memory(last.eager, last.compiled, device=last.device),
+            kernel_launches(last.eager, last.compiled, device=last.device, compile_count=_compiles),
         )
-        with dynamo.probing(last.call) as afterwards:
-            last.compiled()
-        if afterwards.regions == () and seen.void is None:
-            reason = "the compiled side fell back to eager while it was timed"
-            return msgspec.structs.replace(seen, void=reason)
-        return seen
+
+
+def _timed(last: Timeable, plan: Plan) -> SpeedObservation:
+    """Time both sides, and see that the compiled one still runs compiled code afterwards."""
+    seen = sample_speed(
+        last.eager,
+        last.compiled,
+        device=last.device,
+        call=last.call,
+        warmup=plan.warmup,
+        max_time_s=plan.max_time_s,
+        limit=plan.min_speedup,
+        compile_count=_compiles,
+    )
+    with dynamo.probing(last.call) as afterwards:
+        last.compiled()
+    if afterwards.regions == () and seen.void is None:
+        reason = "the compiled side fell back to eager while it was timed"
+        return msgspec.structs.replace(seen, void=reason)
+    return seen
 
 
 def _compiles() -> int:

@@ -41,6 +41,8 @@ class Limits(TypedDict, total=False):
     max_cudagraph_skips: int | None
     min_speedup: float | None
     max_compile_time_s: float | None
+    max_peak_memory_ratio: float | None
+    max_kernels_per_call: int | None
     mode: str | None
     backend: Backend | None
     fullgraph: bool | None
@@ -72,6 +74,10 @@ class CompileCheck(msgspec.Struct, frozen=True, kw_only=True):
     """Least speedup, eager time / compiled time, above 0; 1.2 means 20 % more calls a second."""
     max_compile_time_s: float | UnsetType | None = UNSET
     """Most seconds of cold compiling over the whole call sequence, above 0."""
+    max_peak_memory_ratio: float | UnsetType | None = UNSET
+    """Most device memory of a compiled call, as a multiple of what an eager one needs, above 0."""
+    max_kernels_per_call: int | UnsetType | None = UNSET
+    """Most kernels that one warm compiled call may launch on a GPU, 0 or more."""
     mode: str | UnsetType | None = UNSET
     """``mode`` of ``torch.compile``."""
     backend: Any = UNSET
@@ -99,11 +105,13 @@ _INTEGERS = {
     "max_recompiles": 0,
     "max_kernels": 0,
     "max_cudagraph_skips": 0,
+    "max_kernels_per_call": 0,
     "warmup": 1,
 }
 _NUMBERS = {  # may it be 0?
     "min_speedup": False,
     "max_compile_time_s": False,
+    "max_peak_memory_ratio": False,
     "rtol": True,
     "atol": True,
     "max_time_s": False,

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 
+import msgspec
+
+from pytest_compileguard.cost_findings import launches_text
 from pytest_compileguard.finding import Finding, Speed, Status
-from pytest_compileguard.observation import NotObserved, SpeedObservation
+from pytest_compileguard.observation import LaunchObservation, NotObserved, SpeedObservation
 from pytest_compileguard.plan import CompileArguments, Plan
 from pytest_compileguard.wording import counted, factor_digits, factor_text
 
@@ -19,6 +22,7 @@ def speed_findings(
     *,
     wall: Speed | None,
     device: Speed | None,
+    launches: LaunchObservation | NotObserved | None = None,
 ) -> tuple[Finding, ...]:
     """Judge the speedup on the wall clock; a limit that could not be judged never passes."""
     limit = plan.min_speedup
@@ -32,7 +36,16 @@ def speed_findings(
         return (_without_number(status, f"the samples don't count: {seen.void}", limit),)
     if wall is None:
         return (_without_number(status, _why_undefined(seen), limit),)
-    return (_judged(plan, seen, wall, device),)
+    finding = _judged(plan, seen, wall, device)
+    return (_with_launches(finding, launches),)
+
+
+def _with_launches(finding: Finding, seen: LaunchObservation | NotObserved | None) -> Finding:
+    """Show how many kernels there are beside how long they take."""
+    if not isinstance(seen, LaunchObservation):
+        return finding
+    evidence = (*finding.evidence, f"  {launches_text(seen)}")
+    return msgspec.structs.replace(finding, evidence=evidence)
 
 
 def _why_undefined(seen: SpeedObservation) -> str:

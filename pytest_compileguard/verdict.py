@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pytest_compileguard import speed
 from pytest_compileguard.baseline_findings import baseline_findings, update_finding
 from pytest_compileguard.compile_findings import compile_findings, compile_problem
-from pytest_compileguard.cost_findings import compile_time_findings
+from pytest_compileguard.cost_findings import cost_findings
 from pytest_compileguard.finding import Finding, Speed, Status, Verdict
 from pytest_compileguard.observation import (
     Clock,
@@ -48,9 +48,11 @@ def judge(
     compiled = compile_problem(observation.compile) is None
     findings = (
         *compile_findings(plan, observation.compile),
-        *compile_time_findings(plan, observation.compile, compiled=compiled),
         *_compared(plan, observation, compiled=compiled),
-        *speed_findings(plan, observation.speed, wall=wall, device=device),
+        *speed_findings(
+            plan, observation.speed, wall=wall, device=device, launches=observation.launches
+        ),
+        *cost_findings(plan, observation, compiled=compiled),
     )
     recordable = environment is not None and _is_recordable(plan, observation, findings)
     if plan.update_baseline == "all":
@@ -106,7 +108,7 @@ def _is_recordable(plan: Plan, observation: Observation, findings: Sequence[Find
     return reliable and all(_may_be_recorded(plan, finding) for finding in findings)
 
 
-_MEASURED = ("compile_time",)
+_MEASURED = ("compile_time", "peak_memory", "kernels_per_call")
 """Numbers that a machine may be unable to give; facts don't depend on them."""
 
 

@@ -71,6 +71,19 @@ def seconds_text(time_s: float) -> str:
     return f"{float(f'{time_s:.3g}'):g} s"
 
 
+_KIB = 1024
+
+
+def bytes_text(size: int) -> str:
+    """Say an amount of memory: ``512 B``, ``1.5 MiB``."""
+    amount, unit = float(size), "B"
+    for larger in ("KiB", "MiB", "GiB"):
+        if amount < _KIB:
+            break
+        amount, unit = amount / _KIB, larger
+    return f"{float(f'{amount:.4g}'):g} {unit}"
+
+
 def and_more(first: str, count: int) -> str:
     """Say the first of ``count`` things and how many there are besides."""
     return first if count <= 1 else f"{first}, and {count - 1} more"

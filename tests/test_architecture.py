@@ -62,6 +62,7 @@ ROOMS: dict[str, Room] = {
     "device_lock": Room(torch="lazily"),
     "sampling": Room(),
     "timing": Room(torch="yes"),
+    "device_usage": Room(torch="yes"),
     "runner": Room(torch="via"),
     "guarded": Room(),
     "progress": Room(),

@@ -31,6 +31,8 @@ def test_limits() -> None:
         "max_cudagraph_skips",
         "max_graph_breaks",
         "max_kernels",
+        "max_kernels_per_call",
+        "max_peak_memory_ratio",
         "max_recompiles",
         "max_time_s",
         "min_speedup",

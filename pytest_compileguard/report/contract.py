@@ -48,6 +48,8 @@ class Observed(Record):
     kernels: int | None = None
     cache_hits: int | None = None
     cache_misses: int | None = None
+    cache_state: Literal["cold", "warm", "unknown"] | None = None
+    """Whether torch compiled all anew."""
     error: str | None = None
     parity: Literal["passed", "failed", "not_checked"] = "not_checked"
     speedup: float | None = None
@@ -59,6 +61,14 @@ class Observed(Record):
     device_speedup: float | None = None
     """With launch gaps hidden; null on the CPU."""
     peak_memory_bytes: int | None = None
+    """Device memory that a compiled call takes at its peak, beyond what was taken before it."""
+    eager_peak_memory_bytes: int | None = None
+    kernels_per_call: int | None = None
+    """Kernels that one warm compiled call launches on a GPU."""
+    eager_kernels_per_call: int | None = None
+    copies_per_call: int | None = None
+    """Copies and fills of memory that it launches beside them."""
+    eager_copies_per_call: int | None = None
 
 
 class Speeds(Record):

@@ -19,7 +19,10 @@ from pytest_compileguard.finding import Finding, Speed, Verdict
 from pytest_compileguard.metrics import facts_of
 from pytest_compileguard.observation import (
     CompileObservation,
+    LaunchObservation,
+    MemoryObservation,
     NotObserved,
+    Observation,
     ParityObservation,
     SpeedObservation,
 )
@@ -122,7 +125,22 @@ def _observed(verdict: Verdict) -> Observed:
         parity=_parity(verdict.findings),
         **_speed(verdict.speed),
         device_speedup=verdict.device_speed.speedup if verdict.device_speed else None,
+        **_usage(verdict.observation),
     )
+
+
+def _usage(seen: Observation) -> Fields:
+    """Give what one warm call of each side takes; nothing where it could not be measured."""
+    usage: Fields = {}
+    if isinstance(seen.memory, MemoryObservation):
+        usage["peak_memory_bytes"] = seen.memory.compiled_bytes
+        usage["eager_peak_memory_bytes"] = seen.memory.eager_bytes
+    if isinstance(seen.launches, LaunchObservation):
+        usage["kernels_per_call"] = seen.launches.compiled_kernels
+        usage["eager_kernels_per_call"] = seen.launches.eager_kernels
+        usage["copies_per_call"] = seen.launches.compiled_copies
+        usage["eager_copies_per_call"] = seen.launches.eager_copies
+    return usage
 
 
 def _facts(seen: CompileObservation | NotObserved) -> Fields:

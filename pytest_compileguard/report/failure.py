@@ -18,7 +18,7 @@ from pytest_compileguard.report.labels import (
 )
 from pytest_compileguard.report.plain_text import plain_line, relative
 from pytest_compileguard.speed_findings import interval_text, speed_digits
-from pytest_compileguard.wording import counted, factor_text, seconds_text
+from pytest_compileguard.wording import counted, factor_digits, factor_text, seconds_text
 
 _LABEL_WIDTH = 15
 _GAP = 4
@@ -132,11 +132,13 @@ def _limit(finding: Finding) -> float | None:
 
 
 def _number(value: float | str, finding: Finding, digits: int) -> str:
-    if finding.metric == "compile_time" and not isinstance(value, str):
+    if isinstance(value, str):
+        return value
+    if finding.metric == "compile_time":
         return seconds_text(value)
-    if isinstance(value, str) or not finding.metric.endswith("speedup"):
-        return str(value)
-    return factor_text(value, digits)
+    if finding.metric == "peak_memory":
+        return factor_text(value, factor_digits(_limit(finding), value))
+    return factor_text(value, digits) if finding.metric.endswith("speedup") else str(value)
 
 
 def _rest(findings: Sequence[Finding]) -> list[str]:

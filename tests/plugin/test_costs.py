@@ -57,3 +57,30 @@ def test_a_limit_that_is_no_time_is_refused(run_suite: RunSuite, limit: object) 
 
     run.result.assert_outcomes(failed=1)
     assert "must be a finite number above 0" in run.text
+
+
+ON_THE_CPU = """
+import torch
+from library import double_relu
+from pytest_compileguard import compile_check
+
+@compile_check(max_peak_memory_ratio=2, max_kernels_per_call=3, backend="aot_eager", max_time_s=0.1)
+def test_it(compileguard):
+    compileguard(double_relu)(torch.randn(3))
+"""
+
+
+def test_on_the_cpu_memory_and_kernels_are_not_checked_and_strict_fails(
+    run_suite: RunSuite,
+) -> None:
+    run = run_suite(ON_THE_CPU, timing=True)
+
+    run.result.assert_outcomes(passed=1)
+    for metric in ("peak_memory", "kernels_per_call"):
+        (finding,) = run.findings(metric)
+        assert finding["status"] == "not_checked"
+        assert "GPU" in finding["message"]
+    assert run.check["recordable"]
+    assert run.check["observed"]["peak_memory_bytes"] is None
+    assert run.check["observed"]["eager_kernels_per_call"] is None
+    run_suite(ON_THE_CPU, "--compileguard-strict", timing=True).result.assert_outcomes(failed=1)

@@ -6,8 +6,25 @@ from typing import Any
 
 import pytest
 
-from pytest_compileguard.observation import NotObserved
-from tests.unit.test_verdict import finding_of, make_compilation, verdict_of
+from pytest_compileguard.finding import Verdict
+from pytest_compileguard.observation import (
+    LaunchObservation,
+    MemoryObservation,
+    NotObserved,
+    Observation,
+)
+from pytest_compileguard.verdict import judge
+from tests.unit.test_verdict import (
+    ENVIRONMENT,
+    UNTIMED,
+    finding_of,
+    make_baseline,
+    make_compilation,
+    make_parity,
+    make_plan,
+    make_speed,
+    verdict_of,
+)
 
 
 def compile_time(limit: float | None, **seen: Any) -> Any:
@@ -58,3 +75,65 @@ def test_without_a_limit_compile_time_is_not_judged() -> None:
     verdict = verdict_of(compilation=make_compilation(cache_state="warm"))
 
     assert all(finding.metric != "compile_time" for finding in verdict.findings)
+
+
+ON_CPU = NotObserved(reason="ran on the CPU", unavailable=True)
+BROKE_OFF = NotObserved(reason="the call raised")
+
+
+def judged(memory: Any = ON_CPU, launches: Any = ON_CPU, **limits: Any) -> Verdict:
+    observation = Observation(
+        compile=make_compilation(),
+        parity=make_parity(),
+        speed=make_speed(),
+        memory=memory,
+        launches=launches,
+    )
+    return judge(make_plan(**limits), observation, ENVIRONMENT, make_baseline())
+
+
+def memory(eager: int, compiled: int, limit: float, **more: Any) -> Any:
+    seen = MemoryObservation(eager_bytes=eager, compiled_bytes=compiled, **more)
+    return finding_of(judged(memory=seen, max_peak_memory_ratio=limit), "peak_memory")
+
+
+def test_memory_is_held_to_its_limit() -> None:
+    kept = memory(4 << 20, 5 << 20, 1.25)
+    missed = memory(4 << 20, 5 << 20, 1.249, graph_bytes=3 << 20)
+
+    assert (kept.status, kept.message) == ("passed", "1.25x of 1.25x")
+    assert (missed.status, missed.message) == ("failed", "1.250x, limit 1.249x")
+    assert missed.evidence == ("eager 4 MiB, compiled 5 MiB (3 MiB kept by CUDA graphs) a call",)
+
+
+def test_memory_where_eager_takes_none_is_no_ratio() -> None:
+    assert memory(0, 512, 100).status == "failed"
+    assert memory(0, 0, 100).status == "not_checked"
+
+
+def test_kernels_are_held_to_their_limit_and_stand_beside_the_speedup() -> None:
+    seen = LaunchObservation(eager_kernels=5, compiled_kernels=2, compiled_copies=1)
+    kept = judged(launches=seen, max_kernels_per_call=2)
+    missed = finding_of(judged(launches=seen, max_kernels_per_call=1), "kernels_per_call")
+
+    assert finding_of(kept, "kernels_per_call").status == "passed"
+    text = "eager 5 kernels, compiled 2 kernels and 1 copy a call"
+    assert finding_of(kept, "speedup").evidence[-1].strip() == text
+    assert (missed.status, missed.message, missed.evidence) == ("failed", "2, limit 1", (text,))
+
+
+@pytest.mark.parametrize(
+    ("limit", "metric"),
+    (("max_peak_memory_ratio", "peak_memory"), ("max_kernels_per_call", "kernels_per_call")),
+)
+def test_what_was_not_measured_never_passes(limit: str, metric: str) -> None:
+    on_cpu = judged(**{limit: 9})
+    broke_off = judged(memory=BROKE_OFF, launches=BROKE_OFF, **{limit: 9})
+    untimed = judged(untimed=UNTIMED, min_speedup=None, **{limit: 9})
+
+    assert finding_of(on_cpu, metric).status == "not_checked"
+    assert on_cpu.recordable  # facts don't depend on it
+    assert finding_of(broke_off, metric).status == "inconclusive"
+    assert not broke_off.recordable
+    assert finding_of(untimed, metric).message == UNTIMED
+    assert metric not in [finding.metric for finding in judged().findings]

@@ -1,0 +1,143 @@
+"""Device memory and kernels of one warm call of each side.
+
+Both are counted once timing is through: what counts (the allocator's statistics, a profiler)
+must never run beside what is timed.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from pytest_compileguard.clock import Call
+from pytest_compileguard.conditions import collect_young
+from pytest_compileguard.observation import LaunchObservation, MemoryObservation, NotObserved
+
+_NO_MEMORY = NotObserved(
+    reason="torch counts the memory of calls on a GPU only, and this one ran on the CPU",
+    unavailable=True,
+)
+_NO_KERNELS = NotObserved(
+    reason="kernels are launched on a GPU, and this call ran on the CPU", unavailable=True
+)
+
+
+def peak_memory(eager: Call, compiled: Call, *, device: str) -> MemoryObservation | NotObserved:
+    """Measure how much memory one call of each side takes at its peak.
+
+    Args:
+        eager: One eager call, warm.
+        compiled: One compiled call, warm.
+        device: Where they run.
+    """
+    place = torch.device(device)
+    if place.type != "cuda":
+        return _NO_MEMORY
+    try:
+        eager_bytes, _ = _peak_bytes(eager, place)
+        compiled_bytes, active_bytes = _peak_bytes(compiled, place)
+        graph_bytes, _ = _graph_pools(place)
+    except Exception as error:  # noqa: BLE001  # code of users may raise anything
+        return NotObserved(reason=f"the call raised {_words(error)} while its memory was measured")
+    # A CUDA graph replays in memory that it keeps: the allocator sees no peak of it.
+    beside = max(compiled_bytes - active_bytes, 0) if graph_bytes else compiled_bytes
+    return MemoryObservation(
+        eager_bytes=eager_bytes, compiled_bytes=graph_bytes + beside, graph_bytes=graph_bytes
+    )
+
+
+def kernel_launches(
+    eager: Call, compiled: Call, *, device: str, compile_count: Callable[[], int]
+) -> LaunchObservation | NotObserved:
+    """Count what one call of each side launches, by torch's profiler.
+
+    Args:
+        eager: One eager call, warm.
+        compiled: One compiled call, warm.
+        device: Where they run.
+        compile_count: How many compiles there were so far; if it changes, nothing is counted.
+    """
+    place = torch.device(device)
+    if place.type != "cuda":
+        return _NO_KERNELS
+    before = compile_count()
+    try:
+        _start_profiler(place)
+        eager_seen, compiled_seen = _profiled(eager, place), _profiled(compiled, place)
+    except Exception as error:  # noqa: BLE001  # the profiler's, or code of users
+        return NotObserved(reason=f"kernels could not be counted ({_words(error)})")
+    if compile_count() != before:
+        return NotObserved(reason="the call compiled anew while its kernels were counted")
+    seen = LaunchObservation(
+        eager_kernels=eager_seen["kernel"],
+        compiled_kernels=compiled_seen["kernel"],
+        eager_copies=_copies(eager_seen),
+        compiled_copies=_copies(compiled_seen),
+    )
+    if not seen.eager_kernels or not seen.compiled_kernels:
+        side = "compiled" if seen.eager_kernels else "eager"
+        return NotObserved(reason=f"the profiler saw no kernel of the {side} side")
+    return seen
+
+
+def _peak_bytes(call: Call, place: torch.device) -> tuple[int, int]:
+    """Return the most that was allocated beyond before, and what CUDA graphs hold at the end."""
+    collect_young()
+    torch.cuda.synchronize(place)
+    before = torch.cuda.memory_allocated(place)
+    torch.cuda.reset_peak_memory_stats(place)
+    result = call()
+    torch.cuda.synchronize(place)
+    peak = torch.cuda.max_memory_allocated(place) - before
+    _, active = _graph_pools(place)
+    del result
+    return peak, active
+
+
+def _graph_pools(place: torch.device) -> tuple[int, int]:
+    """Return the bytes that private pools of memory hold on a device, and those of them in use."""
+    index = place.index or 0  # the runner names it
+    snapshot: list[dict[str, Any]] = torch.cuda.memory_snapshot()  # type: ignore[no-untyped-call]
+    private = [
+        segment
+        for segment in snapshot
+        if segment["device"] == index and tuple(segment.get("segment_pool_id", (0, 0))) != (0, 0)
+    ]
+    held = sum(segment["total_size"] for segment in private)
+    return held, sum(segment["allocated_size"] for segment in private)
+
+
+@functools.cache
+def _start_profiler(place: torch.device) -> None:
+    """Use the profiler once for nothing: its first use loads CUPTI, and may miss launches."""
+    _profiled(lambda: torch.ones(1, device=place), place)
+
+
+def _profiled(call: Call, place: torch.device) -> Counter[str]:
+    """Count what ran on the GPU, by the kinds that torch's trace of it names."""
+    torch.cuda.synchronize(place)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        result = call()
+        torch.cuda.synchronize(place)
+    del result
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "trace.json"
+        profile.export_chrome_trace(str(path))
+        trace = json.loads(path.read_text(encoding="utf-8", errors="replace"))
+    return Counter(str(event.get("cat")) for event in trace["traceEvents"])
+
+
+def _copies(seen: Counter[str]) -> int:
+    return seen["gpu_memcpy"] + seen["gpu_memset"]
+
+
+def _words(error: Exception) -> str:
+    first, *_ = (*str(error).splitlines(), "")
+    return f"{type(error).__name__}: {first}" if first else type(error).__name__
