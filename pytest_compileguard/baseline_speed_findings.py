@@ -90,8 +90,8 @@ def _wall(plan: Plan, speed: Speed, stored: TimingEntry) -> Finding:
 
 def _device(plan: Plan, speed: Speed | None, stored: TimingEntry) -> tuple[Finding, ...]:
     """Compare on the device clock too, where the kernels alone are seen."""
-    if speed is None or stored.device_speedup is None:
-        return ()
+    if speed is None or stored.device_speedup is None or plan.clock == "device":
+        return ()  # where it is the gated clock, it was compared as such
     metric = DEVICE_SPEEDUP.tolerating(plan.noise_threshold)
     change = metric.change(speed.speedup_low, speed.speedup_high, stored.device_speedup)
     if change != "worse":

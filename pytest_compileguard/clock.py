@@ -68,6 +68,23 @@ class CudaWallClock:
         return max(elapsed_ms / _MS_PER_S, _EVENT_RESOLUTION_S)
 
 
+class CacheFlush:
+    """Empties the L2 cache of the current GPU by writing to more memory than it holds."""
+
+    _OVER = 2
+    """How many times its size is written, as it need not replace the oldest lines first."""
+
+    def __init__(self) -> None:
+        import torch  # never at plugin load
+
+        size = torch.cuda.get_device_properties(torch.cuda.current_device()).L2_cache_size
+        self._memory = torch.empty(self._OVER * size, dtype=torch.uint8, device="cuda")
+
+    def __call__(self) -> None:
+        """Launch the writing; the clocks wait for it before they start."""
+        self._memory.zero_()
+
+
 class GapsShowError(Exception):
     """The launches of a block could not be kept ahead of the GPU."""
 

@@ -16,9 +16,9 @@ from typing import Any
 
 import torch
 
-from pytest_compileguard.clock import Call
 from pytest_compileguard.conditions import collect_young
 from pytest_compileguard.observation import LaunchObservation, MemoryObservation, NotObserved
+from pytest_compileguard.sampling import Side
 
 _NO_MEMORY = NotObserved(
     reason="torch counts the memory of calls on a GPU only, and this one ran on the CPU",
@@ -29,7 +29,7 @@ _NO_KERNELS = NotObserved(
 )
 
 
-def peak_memory(eager: Call, compiled: Call, *, device: str) -> MemoryObservation | NotObserved:
+def peak_memory(eager: Side, compiled: Side, *, device: str) -> MemoryObservation | NotObserved:
     """Measure how much memory one call of each side takes at its peak.
 
     Args:
@@ -54,7 +54,7 @@ def peak_memory(eager: Call, compiled: Call, *, device: str) -> MemoryObservatio
 
 
 def kernel_launches(
-    eager: Call, compiled: Call, *, device: str, compile_count: Callable[[], int]
+    eager: Side, compiled: Side, *, device: str, compile_count: Callable[[], int]
 ) -> LaunchObservation | NotObserved:
     """Count what one call of each side launches, by torch's profiler.
 
@@ -87,13 +87,14 @@ def kernel_launches(
     return seen
 
 
-def _peak_bytes(call: Call, place: torch.device) -> tuple[int, int]:
+def _peak_bytes(side: Side, place: torch.device) -> tuple[int, int]:
     """Return the most that was allocated beyond before, and what CUDA graphs hold at the end."""
+    side.prepare_block()
     collect_young()
     torch.cuda.synchronize(place)
     before = torch.cuda.memory_allocated(place)
     torch.cuda.reset_peak_memory_stats(place)
-    result = call()
+    result = side.call()
     torch.cuda.synchronize(place)
     peak = torch.cuda.max_memory_allocated(place) - before
     _, active = _graph_pools(place)
@@ -117,14 +118,15 @@ def _graph_pools(place: torch.device) -> tuple[int, int]:
 @functools.cache
 def _start_profiler(place: torch.device) -> None:
     """Use the profiler once for nothing: its first use loads CUPTI, and may miss launches."""
-    _profiled(lambda: torch.ones(1, device=place), place)
+    _profiled(Side(name="nothing", call=lambda: torch.ones(1, device=place)), place)
 
 
-def _profiled(call: Call, place: torch.device) -> Counter[str]:
+def _profiled(side: Side, place: torch.device) -> Counter[str]:
     """Count what ran on the GPU, by the kinds that torch's trace of it names."""
+    side.prepare_block()
     torch.cuda.synchronize(place)
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
-        result = call()
+        result = side.call()
         torch.cuda.synchronize(place)
     del result
     with tempfile.TemporaryDirectory() as folder:

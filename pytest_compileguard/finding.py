@@ -60,7 +60,7 @@ class Verdict(Record):
     findings: tuple[Finding, ...]
     observation: Observation
     speed: Speed | None
-    """On the gated clock (wall); ``None``: not timed."""
+    """On the gated clock; ``None``: not timed."""
     device_speed: Speed | None
     """With launch gaps hidden; ``None``: no such clock, or not timed."""
     environment: Environment | None

@@ -257,6 +257,7 @@ class ParityObservation(Record, tag=True):
 
 
 Clock = Literal["wall", "device"]
+Cache = Literal["warm", "cold"]
 
 
 class SpeedObservation(Record, tag=True):
@@ -278,6 +279,10 @@ class SpeedObservation(Record, tag=True):
     device_compiled_s: tuple[float, ...] = ()
     """As ``device_eager_s``, for the compiled side."""
     threads: int = 1
+    cache: Cache = "warm"
+    """``cold``: the L2 cache was flushed before each block."""
+    restored: tuple[str, ...] = ()
+    """What the call mutates, and was brought back before each block."""
     void: str | None = None
     """Why the samples don't count (a recompile while sampling, a tracer), else ``None``."""
     notes: tuple[str, ...] = ()

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import UNSET
 
 from pytest_compileguard.metrics import NOISE_THRESHOLD
+from pytest_compileguard.observation import Cache, Clock
 from pytest_compileguard.options import Improvements, Options, UpdateMode
 from pytest_compileguard.spec import CompileCheck
 
@@ -85,6 +86,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     max_compile_time_s: float | None = None
     max_peak_memory_ratio: float | None = None
     max_kernels_per_call: int | None = None
+    clock: Clock = "wall"
+    cache: Cache = "warm"
+    setup: Any = None
     watched: bool = False
     """Whether a block was only watched: nothing to compare, nothing to time."""
     locates: bool = True
@@ -147,6 +151,9 @@ def make_plan(
         max_compile_time_s=_value(spec.max_compile_time_s),
         max_peak_memory_ratio=_value(spec.max_peak_memory_ratio),
         max_kernels_per_call=_value(spec.max_kernels_per_call),
+        clock=_first(_value(spec.clock), "wall"),
+        cache=_first(_value(spec.cache), "warm"),
+        setup=_value(spec.setup),
         rtol=_value(spec.rtol),
         atol=_value(spec.atol),
         warmup=_first(_value(spec.warmup), options.warmup, DEFAULT_WARMUP),

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from pytest_compileguard import dynamo
+from pytest_compileguard.conditions import VoidError
 from pytest_compileguard.device_usage import kernel_launches, peak_memory
 from pytest_compileguard.errors import CompileGuardError, SpecError
 from pytest_compileguard.facts import gather_facts
@@ -28,6 +29,8 @@ from pytest_compileguard.observation import (
     SpeedObservation,
 )
 from pytest_compileguard.plan import OWN_BACKEND, CompileArguments, Plan
+from pytest_compileguard.replay import Replay
+from pytest_compileguard.sampling import Side
 from pytest_compileguard.shadow import Shadow
 from pytest_compileguard.shadow_call import ShadowCall, Timeable
 from pytest_compileguard.target import own_code, target_name
@@ -174,6 +177,8 @@ class Check:
             self.device_type = last.device.partition(":")[0]
         if reason := self._why_untimed(compiled, parity, last):
             return _unmeasured(NotObserved(reason=reason))
+        if self.device_type == "cpu" and (reason := _needs_gpu(self.plan)):
+            return _unmeasured(NotObserved(reason=reason, unavailable=True))
         if self._shadow is None or last is None:
             return _unmeasured(NotObserved(reason="no call could be observed"))
         # Inductor's own random numbers can't match eager, so parity ran without them.
@@ -211,6 +216,15 @@ class Check:
         return None
 
 
+def _needs_gpu(plan: Plan) -> str | None:
+    """Say what the test asks of timing that a processor can't give."""
+    if plan.clock == "device":
+        return 'clock="device": a CPU has no clock of kernels alone; time on a GPU, or by "wall"'
+    if plan.cache == "cold":
+        return 'cache="cold": only the L2 cache of a GPU is flushed; time on a GPU, or "warm"'
+    return None
+
+
 class WarmObservation(NamedTuple):
     """What warm calls showed."""
 
@@ -225,42 +239,56 @@ def _unmeasured(reason: NotObserved) -> WarmObservation:
 
 def _measured(last: Timeable, plan: Plan) -> WarmObservation:
     """Measure both sides, having seen that the one runs compiled code and the other does not."""
+    device_type = last.device.partition(":")[0]
+    eager = Replay(name="eager", prepared=last.eager, setup=plan.setup)
+    compiled = Replay(name="compiled", prepared=last.compiled, setup=plan.setup)
     with silenced(compiling=True), last.ambient.applied():
-        with dynamo.probing(last.call) as compiled:
-            last.compiled()
-        with dynamo.probing(last.call) as eager:
-            last.eager()
-        if compiled.regions == ():
+        try:
+            with dynamo.probing(last.call) as compiled_ran:
+                mutated = compiled.mutated()
+            with dynamo.probing(last.call) as eager_ran:
+                mutated |= eager.mutated()
+        except VoidError as error:
+            return _unmeasured(NotObserved(reason=str(error)))
+        if compiled_ran.regions == ():
             return _unmeasured(NotObserved(reason="the timed call runs no compiled code"))
-        if eager.regions:
+        if eager_ran.regions:
             reason = "the eager side runs code that compiles itself"
             return _unmeasured(NotObserved(reason=reason))
-        speed = _timed(last, plan)
+        eager.keep(mutated)
+        compiled.keep(mutated)
+        sides = eager.side(device_type), compiled.side(device_type)
+        speed = _timed(last, sides, plan)
         if speed.void is not None:
-            reason = f"timing was cut short: {speed.void}"
-            return WarmObservation(speed, NotObserved(reason=reason), NotObserved(reason=reason))
+            lost = NotObserved(reason=f"timing was cut short: {speed.void}")
+            return WarmObservation(speed, lost, lost)
         return WarmObservation(
-            speed,
-            peak_memory(last.eager, last.compiled, device=last.device),
-            kernel_launches(last.eager, last.compiled, device=last.device, compile_count=_compiles),
+            msgspec.structs.replace(speed, restored=tuple(sorted(mutated))),
+            peak_memory(*sides, device=last.device),
+            kernel_launches(*sides, device=last.device, compile_count=_compiles),
         )
 
 
-def _timed(last: Timeable, plan: Plan) -> SpeedObservation:
+def _timed(last: Timeable, sides: tuple[Side, Side], plan: Plan) -> SpeedObservation:
     """Time both sides, and see that the compiled one still runs compiled code afterwards."""
+    eager, compiled = sides
     seen = sample_speed(
-        last.eager,
-        last.compiled,
+        eager,
+        compiled,
         device=last.device,
         call=last.call,
         warmup=plan.warmup,
         max_time_s=plan.max_time_s,
         limit=plan.min_speedup,
         compile_count=_compiles,
+        clock=plan.clock,
+        cache=plan.cache,
     )
+    if seen.void is not None:
+        return seen
     with dynamo.probing(last.call) as afterwards:
-        last.compiled()
-    if afterwards.regions == () and seen.void is None:
+        compiled.once()
+    if afterwards.regions == ():
         reason = "the compiled side fell back to eager while it was timed"
         return msgspec.structs.replace(seen, void=reason)
     return seen

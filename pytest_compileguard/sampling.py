@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 
 from pytest_compileguard import stats
@@ -40,6 +40,31 @@ class Side:
 
     name: str
     call: Call
+    prepare: Call | None = None
+    """Done untimed before each block."""
+    most_calls: int = MOST_CALLS
+    """Calls that a block may have at most."""
+
+    def also_prepared(self, last: Call) -> Side:
+        """Do one more thing right before each block, which then has one call."""
+        first = self.prepare
+
+        def prepare() -> None:
+            if first is not None:
+                first()
+            last()
+
+        return replace(self, prepare=prepare, most_calls=1)
+
+    def prepare_block(self) -> None:
+        """Do what stands before each block."""
+        if self.prepare is not None:
+            self.prepare()
+
+    def once(self) -> object:
+        """Make one call, prepared as timed ones are."""
+        self.prepare_block()
+        return self.call()
 
     def block_s(self, clock: BlockClock, calls: int) -> float | None:
         """Time a block.
@@ -48,8 +73,9 @@ class Side:
             VoidError: The side raised.
         """
         try:
+            self.prepare_block()
             return clock.block_s(self.call, calls)
-        except GapsShowError:
+        except (GapsShowError, VoidError):
             raise
         except Exception as error:  # code of users may raise anything
             message = f"{self.name} raised {_one_line(error)} while it was being timed"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, cast, overload
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -52,6 +52,9 @@ class Limits(TypedDict, total=False):
     atol: float | None
     warmup: int | None
     max_time_s: float | None
+    clock: Literal["wall", "device"] | None
+    cache: Literal["warm", "cold"] | None
+    setup: Callable[[], Any] | None
 
 
 class CompileCheck(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,6 +99,12 @@ class CompileCheck(msgspec.Struct, frozen=True, kw_only=True):
     """Untimed calls of each side before timing, 1 or more."""
     max_time_s: float | UnsetType | None = UNSET
     """Seconds that timing may take for both sides together, above 0."""
+    clock: str | UnsetType | None = UNSET
+    """Clock that is gated: `"wall"`, launches included, or `"device"`, kernels alone, on a GPU."""
+    cache: str | UnsetType | None = UNSET
+    """`"warm"`, or `"cold"`: the L2 cache of the GPU is flushed before each timed call."""
+    setup: Any = UNSET
+    """Called untimed before each timed call; may return new arguments for it: `(args, kwargs)`."""
 
 
 NAMES: tuple[str, ...] = tuple(sorted(CompileCheck.__struct_fields__))
@@ -116,7 +125,7 @@ _NUMBERS = {  # may it be 0?
     "atol": True,
     "max_time_s": False,
 }
-_FLAGS = ("fullgraph", "dynamic")
+_CHOICES = {"clock": ("wall", "device"), "cache": ("warm", "cold")}
 
 
 @overload
@@ -198,33 +207,43 @@ def _without_rival(outer: dict[str, Any], inner: Mapping[str, Any]) -> dict[str,
 
 def _refused(name: str, value: object) -> str | None:
     """Say what ``name`` must be if ``value`` is not that."""
-    wanted: str | None = None
     if name in _INTEGERS:
         least = _INTEGERS[name]
-        if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            wanted = f"a whole number, {least} or more"
-    elif name in _NUMBERS:
-        zero = _NUMBERS[name]
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        finite = number and cast("float", value) < float("inf")
-        if not finite or not (cast("float", value) > 0 or (zero and value == 0)):
-            wanted = "a finite number, 0 or more" if zero else "a finite number above 0"
-    elif name in _FLAGS:
-        wanted = None if isinstance(value, bool) else "True, False or None"
-    elif name == "mode":
-        wanted = None if isinstance(value, str) else "a string"
-    elif name == "backend":
-        wanted = None if isinstance(value, str) or callable(value) else "a name or a callable"
-    elif name == "allow_graph_breaks":
-        wanted = _no_allowances(value)
-    elif not isinstance(value, Mapping):
-        wanted = "a mapping"
-    return wanted
+        whole = isinstance(value, int) and not isinstance(value, bool) and value >= least
+        return None if whole else f"a whole number, {least} or more"
+    if name in _NUMBERS:
+        return _no_number(value, zero=_NUMBERS[name])
+    if name in _CHOICES:
+        return None if value in _CHOICES[name] else " or ".join(map(repr, _CHOICES[name]))
+    fits, wanted = _KINDS[name]
+    return None if fits(value) else wanted
 
 
-def _no_allowances(value: object) -> str | None:
-    strings = isinstance(value, list | tuple) and all(isinstance(one, str) for one in value)
-    return None if strings else f"a list of {ALLOWANCES}"
+def _no_number(value: object, *, zero: bool) -> str | None:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    finite = number and cast("float", value) < float("inf")
+    if finite and (cast("float", value) > 0 or (zero and value == 0)):
+        return None
+    return "a finite number, 0 or more" if zero else "a finite number above 0"
+
+
+def _are_allowances(value: object) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(one, str) for one in value)
+
+
+_FLAG: tuple[Callable[[object], bool], str] = (
+    lambda value: isinstance(value, bool),
+    "True, False or None",
+)
+_KINDS: dict[str, tuple[Callable[[object], bool], str]] = {
+    "fullgraph": _FLAG,
+    "dynamic": _FLAG,
+    "mode": (lambda value: isinstance(value, str), "a string"),
+    "backend": (lambda value: isinstance(value, str) or callable(value), "a name or a callable"),
+    "setup": (callable, "a callable without arguments"),
+    "allow_graph_breaks": (_are_allowances, f"a list of {ALLOWANCES}"),
+    "options": (lambda value: isinstance(value, Mapping), "a mapping"),
+}
 
 
 def _unknown(name: str, origin: str) -> str:

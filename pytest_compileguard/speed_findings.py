@@ -8,9 +8,9 @@ import msgspec
 
 from pytest_compileguard.cost_findings import launches_text
 from pytest_compileguard.finding import Finding, Speed, Status
-from pytest_compileguard.observation import LaunchObservation, NotObserved, SpeedObservation
+from pytest_compileguard.observation import Clock, LaunchObservation, NotObserved, SpeedObservation
 from pytest_compileguard.plan import CompileArguments, Plan
-from pytest_compileguard.wording import counted, factor_digits, factor_text
+from pytest_compileguard.wording import counted, factor_digits, factor_text, first_of
 
 _LAUNCH_BOUND = "the call is bound by launches: "
 _QUIETER = "raise max_time_s, or time on a quieter machine"
@@ -24,19 +24,22 @@ def speed_findings(
     device: Speed | None,
     launches: LaunchObservation | NotObserved | None = None,
 ) -> tuple[Finding, ...]:
-    """Judge the speedup on the wall clock; a limit that could not be judged never passes."""
+    """Judge the speedup on the gated clock; a limit that could not be judged never passes."""
     limit = plan.min_speedup
     if plan.untimed is not None:
         return () if limit is None else (_without_number("not_checked", plan.untimed, limit),)
     # Where nothing was promised, nothing is unclear: the number is only missing.
     status: Status = "not_checked" if limit is None else "inconclusive"
     if isinstance(seen, NotObserved):
-        return (_without_number(status, seen.reason, limit),)
+        # Nor is it where this machine has no such number.
+        missing: Status = "not_checked" if seen.unavailable else status
+        return (_without_number(missing, seen.reason, limit),)
     if seen.void is not None:
         return (_without_number(status, f"the samples don't count: {seen.void}", limit),)
-    if wall is None:
-        return (_without_number(status, _why_undefined(seen), limit),)
-    finding = _judged(plan, seen, wall, device)
+    gated, other = (wall, device) if plan.clock == "wall" else (device, wall)
+    if gated is None:
+        return (_without_number(status, _why_undefined(seen, plan.clock), limit),)
+    finding = _judged(plan, seen, gated, other)
     return (_with_launches(finding, launches),)
 
 
@@ -48,9 +51,13 @@ def _with_launches(finding: Finding, seen: LaunchObservation | NotObserved | Non
     return msgspec.structs.replace(finding, evidence=evidence)
 
 
-def _why_undefined(seen: SpeedObservation) -> str:
-    if all(0 < sample_s < math.inf for sample_s in (*seen.eager_s, *seen.compiled_s)):
-        return f"{counted(len(seen.eager_s), 'pair')} of samples give no interval"
+def _why_undefined(seen: SpeedObservation, clock: Clock) -> str:
+    device = (*seen.device_eager_s, *seen.device_compiled_s)
+    samples_s = device if clock == "device" else (*seen.eager_s, *seen.compiled_s)
+    if clock == "device" and not samples_s:
+        return next((note for note in seen.notes if "device clock" in note), "no device clock")
+    if all(0 < sample_s < math.inf for sample_s in samples_s):
+        return f"{counted(len(samples_s) // 2, 'pair')} of samples give no interval"
     return "a sample is no finite time above 0"
 
 
@@ -76,51 +83,62 @@ def _without_number(status: Status, reason: str, limit: float | None) -> Finding
     return Finding(metric="speedup", status=status, message=reason, limit=limit, remedy=remedy)
 
 
-def _judged(plan: Plan, seen: SpeedObservation, wall: Speed, device: Speed | None) -> Finding:
+def _judged(plan: Plan, seen: SpeedObservation, gated: Speed, other: Speed | None) -> Finding:
     limit = plan.min_speedup
-    status = _status(wall, limit)
+    status = _status(gated, limit)
     remedy = _QUIETER if status == "inconclusive" else ""
-    if status == "failed" and device is not None and _gaps_cost(wall, device):
+    if status == "failed" and other is not None and _gaps_cost(gated, other):
         remedy = _launch_remedy(plan.arguments)
     return Finding(
         metric="speedup",
         status=status,
-        message=_sentence(status, wall, limit),
-        observed=wall.speedup,
+        message=_sentence(status, gated, limit),
+        observed=gated.speedup,
         limit=limit,
-        evidence=_evidence(seen, wall, device),
+        evidence=_evidence(seen, gated, other),
         remedy=remedy,
     )
 
 
-def _sentence(status: Status, wall: Speed, limit: float | None) -> str:
-    numbers = speed_text(wall, limit)
+def _sentence(status: Status, speed: Speed, limit: float | None) -> str:
+    numbers = speed_text(speed, limit)
     if limit is None:
         return f"{numbers}, no limit"
-    digits = speed_digits(wall, limit)
+    digits = speed_digits(speed, limit)
     if status == "inconclusive":
         return f"{numbers}: the limit {factor_text(limit, digits)} lies inside"
     return f"{numbers}, limit {factor_text(limit, digits)}"
 
 
-def _status(wall: Speed, limit: float | None) -> Status:
-    if limit is None or wall.speedup_low >= limit:
+def _status(speed: Speed, limit: float | None) -> Status:
+    if limit is None or speed.speedup_low >= limit:
         return "passed"
-    return "failed" if wall.speedup_high < limit else "inconclusive"
+    return "failed" if speed.speedup_high < limit else "inconclusive"
 
 
-def _evidence(seen: SpeedObservation, wall: Speed, device: Speed | None) -> tuple[str, ...]:
+_OTHER = {"device": "device time alone", "wall": "on the wall clock"}
+
+
+def _evidence(seen: SpeedObservation, gated: Speed, other: Speed | None) -> tuple[str, ...]:
     times = (
-        f"  eager {wall.eager_ms:.3f} ms, compiled {wall.compiled_ms:.3f} ms, {wall.pairs} pairs"
+        f"  eager {gated.eager_ms:.3f} ms, compiled {gated.compiled_ms:.3f} ms, {gated.pairs} pairs"
     )
-    if device is not None:
-        times += f"; device time alone: {factor_text(device.speedup)}"
-    return (times, *(f"  {note}" for note in seen.notes))
+    if other is not None:
+        times += f"; {_OTHER[other.clock]}: {factor_text(other.speedup)}"
+    return (times, *(f"  {note}" for note in (*_conditions(seen), *seen.notes)))
 
 
-def _gaps_cost(wall: Speed, device: Speed) -> bool:
+def _conditions(seen: SpeedObservation) -> tuple[str, ...]:
+    """Say what was done between samples."""
+    found = ["the L2 cache was flushed before each call"] if seen.cache == "cold" else []
+    if seen.restored:
+        found.append(f"restored before each block: {', '.join(first_of(seen.restored, 3))}")
+    return tuple(found)
+
+
+def _gaps_cost(gated: Speed, other: Speed) -> bool:
     """Whether the kernels are faster by more than the call is, beyond noise."""
-    return device.speedup_low > max(wall.speedup_high, 1.0)
+    return gated.clock == "wall" and other.speedup_low > max(gated.speedup_high, 1.0)
 
 
 def _launch_remedy(arguments: CompileArguments) -> str:

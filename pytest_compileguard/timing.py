@@ -28,6 +28,7 @@ import torch
 from pytest_compileguard import stats
 from pytest_compileguard.clock import (
     BlockClock,
+    CacheFlush,
     Call,
     CpuClock,
     CudaDeviceClock,
@@ -42,7 +43,7 @@ from pytest_compileguard.conditions import (
     refuse_tracers,
 )
 from pytest_compileguard.device_lock import LOCK_TIMEOUT_S, DeviceLockError, exclusive
-from pytest_compileguard.observation import SpeedObservation
+from pytest_compileguard.observation import Cache, Clock, SpeedObservation
 from pytest_compileguard.sampling import Pairs, Sampler, Side, WarmUp, calls_per_block
 
 GRACE = 10
@@ -61,8 +62,8 @@ _PACE_WORTH_A_NOTE = 1.5
 
 
 def sample_speed(  # noqa: PLR0913  # one plain call for the runner; each is a fact of the check
-    eager: Call,
-    compiled: Call,
+    eager: Call | Side,
+    compiled: Call | Side,
     *,
     device: str,
     call: int,
@@ -71,11 +72,14 @@ def sample_speed(  # noqa: PLR0913  # one plain call for the runner; each is a f
     limit: float | None,
     compile_count: Callable[[], int],
     lock_timeout_s: float = LOCK_TIMEOUT_S,
+    clock: Clock = "wall",
+    cache: Cache = "warm",
 ) -> SpeedObservation:
     """Time both sides. An exception of a side makes the samples void, with the reason.
 
     Args:
-        eager: One eager call, without arguments; its result is dropped.
+        eager: One eager call, without arguments; its result is dropped. As a ``Side``, with what
+            prepares each block.
         compiled: One compiled call, on the same inputs.
         device: Where they run: ``cpu``, or ``cuda`` with an index.
         call: The call of the sequence whose inputs are timed; only recorded.
@@ -85,12 +89,16 @@ def sample_speed(  # noqa: PLR0913  # one plain call for the runner; each is a f
         compile_count: How many compiles, and recordings of CUDA graphs, there were so far.
             If it changes, the samples are void.
         lock_timeout_s: Longest wait for the device.
+        clock: The one on which the limit is to be decided.
+        cache: Whether each call meets a warm L2 cache, or a flushed one.
     """
     place = _place(device)
     run = _Run(
-        eager=Side(name="eager", call=eager),
-        compiled=Side(name="compiled", call=compiled),
+        eager=_side("eager", eager),
+        compiled=_side("compiled", compiled),
         device_type=place.type,
+        gated=clock,
+        cache=cache,
         limit=limit,
         compile_count=compile_count,
         max_time_s=max_time_s,
@@ -106,6 +114,10 @@ def sample_speed(  # noqa: PLR0913  # one plain call for the runner; each is a f
     except (VoidError, DeviceLockError) as error:
         void = str(error)
     return _observation(run, place, call, void)
+
+
+def _side(name: str, call: Call | Side) -> Side:
+    return call if isinstance(call, Side) else Side(name=name, call=call)
 
 
 def _place(device: str) -> torch.device:
@@ -134,6 +146,8 @@ class _Run:
     limit: float | None
     compile_count: Callable[[], int]
     max_time_s: float
+    gated: Clock
+    cache: Cache
     wall: Pairs = field(default_factory=Pairs)
     device: Pairs = field(default_factory=Pairs)
     warmup: int = 0
@@ -144,23 +158,37 @@ class _Run:
     def sample(self, warmup: int) -> None:
         start_s, budget_s = time.perf_counter(), self.max_time_s
         cuda = self.device_type == "cuda"
-        wall_end_s = start_s + budget_s * (_WALL_PART if cuda else 1)
+        if self.cache == "cold":
+            self._flush_between()
+        part = _WALL_PART if self.gated == "wall" else 1 - _WALL_PART
+        wall_end_s = start_s + budget_s * (part if cuda else 1)
         clock = CudaWallClock() if cuda else CpuClock()
         warm = self._sampler(clock, 1).warm_up(warmup, end_s=start_s + budget_s * _WARMUP_PART)
         self._record(warm, warmup)
         self.compiles = self.compile_count()
-        self.calls = calls_per_block(
+        self.calls = self._calls_per_block(warm, wall_end_s - time.perf_counter())
+        sampler = self._sampler(clock, self.calls)
+        limit = self.limit if self.gated == "wall" else None
+        sampler.sample(self.wall, end_s=wall_end_s, limit=limit, at_look=self._at_look)
+        sampler.fill_up(self.wall, end_s=start_s + GRACE * budget_s)
+        if cuda:
+            self._sample_device(start_s + budget_s, start_s + GRACE * budget_s)
+        self._refuse_recompile()
+
+    def _calls_per_block(self, warm: WarmUp, time_s: float) -> int:
+        calls = calls_per_block(
             warm,
             block_s=_BLOCK_S[self.device_type],
             least=_LEAST_CALLS[self.device_type],
-            time_s=wall_end_s - time.perf_counter(),
+            time_s=time_s,
         )
-        sampler = self._sampler(clock, self.calls)
-        sampler.sample(self.wall, end_s=wall_end_s, limit=self.limit, at_look=self._at_look)
-        sampler.fill_up(self.wall, end_s=start_s + GRACE * budget_s)
-        if cuda:
-            self._sample_device(start_s + budget_s)
-        self._refuse_recompile()
+        return min(calls, self.eager.most_calls, self.compiled.most_calls)
+
+    def _flush_between(self) -> None:
+        """Let each call meet a cold cache: only the first one of a block does."""
+        flush = CacheFlush()
+        self.eager = self.eager.also_prepared(flush)
+        self.compiled = self.compiled.also_prepared(flush)
 
     def _sampler(self, clock: BlockClock, calls: int) -> Sampler:
         return Sampler(eager=self.eager, compiled=self.compiled, clock=clock, calls=calls)
@@ -173,12 +201,15 @@ class _Run:
         elif not warm.steady:
             self.notes.append(f"still getting faster after {warm.calls} warm-up calls")
 
-    def _sample_device(self, end_s: float) -> None:
+    def _sample_device(self, end_s: float, grace_s: float) -> None:
         clock, calls = CudaDeviceClock(), min(self.calls, _MOST_DEVICE_CALLS)
+        limit = self.limit if self.gated == "device" else None
         while calls and time.perf_counter() < end_s:
             sampler = self._sampler(clock, calls)
             try:
-                sampler.sample(self.device, end_s=end_s, limit=None, at_look=self._at_look)
+                sampler.sample(self.device, end_s=end_s, limit=limit, at_look=self._at_look)
+                if self.gated == "device":
+                    sampler.fill_up(self.device, end_s=grace_s)
                 break
             except GapsShowError:
                 self.device, calls = Pairs(), calls // 2
@@ -214,6 +245,7 @@ def _observation(run: _Run, place: torch.device, call: int, void: str | None) ->
         device_eager_s=tuple(run.device.eager_s),
         device_compiled_s=tuple(run.device.compiled_s),
         threads=torch.get_num_threads(),
+        cache=run.cache,
         void=void,
         notes=(*run.notes, *_shortfall(run), *_change_of_pace(run.wall), *doubts(place.type)),
     )

@@ -45,6 +45,7 @@ def judge(
         baseline: What is stored, or why that is not known. Unused where all is recorded.
     """
     wall, device = _speed(plan, observation, "wall"), _speed(plan, observation, "device")
+    gated = wall if plan.clock == "wall" else device
     compiled = compile_problem(observation.compile) is None
     findings = (
         *compile_findings(plan, observation.compile),
@@ -54,12 +55,12 @@ def judge(
         ),
         *cost_findings(plan, observation, compiled=compiled),
     )
-    recordable = environment is not None and _is_recordable(plan, observation, findings)
+    recordable = environment is not None and _is_recordable(observation, findings)
     if plan.update_baseline == "all":
         compared: tuple[Finding, ...] = (update_finding(recordable=recordable),)
     else:
         compared = baseline_findings(
-            plan, observation, wall, device, baseline, recordable=recordable
+            plan, observation, gated, device, baseline, recordable=recordable
         )
     return Verdict(
         nodeid=plan.nodeid,
@@ -70,7 +71,7 @@ def judge(
         strict=plan.strict,
         findings=(*findings, *compared),
         observation=observation,
-        speed=wall,
+        speed=gated,
         device_speed=device,
         environment=environment,
         recordable=recordable,
@@ -101,22 +102,18 @@ def _outcome(findings: Sequence[Finding]) -> Status:
     return next((status for status in order if status in statuses), "not_checked")
 
 
-def _is_recordable(plan: Plan, observation: Observation, findings: Sequence[Finding]) -> bool:
+def _is_recordable(observation: Observation, findings: Sequence[Finding]) -> bool:
     """Whether all is known and all is well, so that later runs may be held to it."""
     seen = observation.compile
     reliable = isinstance(seen, CompileObservation) and not seen.unreliable
-    return reliable and all(_may_be_recorded(plan, finding) for finding in findings)
+    return reliable and all(_may_be_recorded(finding) for finding in findings)
 
 
-_MEASURED = ("compile_time", "peak_memory", "kernels_per_call")
-"""Numbers that a machine may be unable to give; facts don't depend on them."""
+_MEASURED = ("compile_time", "peak_memory", "kernels_per_call", "speedup")
+"""Not checked where nobody asked or a machine has no such number; facts don't depend on them."""
 
 
-def _may_be_recorded(plan: Plan, finding: Finding) -> bool:
-    # Facts don't depend on a speed that nobody asked for.
-    unasked = plan.untimed is not None or plan.min_speedup is None
-    missing = finding.metric == "speedup" and finding.status == "not_checked" and unasked
-    missing = missing or (finding.metric in _MEASURED and finding.status == "not_checked")
+def _may_be_recorded(finding: Finding) -> bool:
     # What is shared with the test, a lock for instance, makes no fact less true.
-    shared = finding.metric == "isolation" and finding.status == "not_checked"
-    return finding.status == "passed" or missing or shared
+    unneeded = finding.metric in _MEASURED or finding.metric == "isolation"
+    return finding.status == "passed" or (finding.status == "not_checked" and unneeded)

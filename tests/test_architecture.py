@@ -61,6 +61,7 @@ ROOMS: dict[str, Room] = {
     "conditions": Room(torch="lazily"),
     "device_lock": Room(torch="lazily"),
     "sampling": Room(),
+    "replay": Room(torch="yes"),
     "timing": Room(torch="yes"),
     "device_usage": Room(torch="yes"),
     "runner": Room(torch="via"),

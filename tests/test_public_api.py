@@ -25,6 +25,8 @@ def test_limits() -> None:
         "allow_graph_breaks",
         "atol",
         "backend",
+        "cache",
+        "clock",
         "dynamic",
         "fullgraph",
         "max_compile_time_s",
@@ -39,6 +41,7 @@ def test_limits() -> None:
         "mode",
         "options",
         "rtol",
+        "setup",
         "warmup",
     )
 

@@ -15,6 +15,7 @@ from pytest_compileguard.errors import CompileGuardError
 from pytest_compileguard.finding import Finding, Status
 from pytest_compileguard.observation import (
     BreakSite,
+    Cache,
     Clock,
     Departure,
     Fallback,
@@ -52,6 +53,8 @@ class Observed(Record):
     """Whether torch compiled all anew."""
     error: str | None = None
     parity: Literal["passed", "failed", "not_checked"] = "not_checked"
+    clock: Clock | None = None
+    """The clock of the speedup and of the times: the one that is gated."""
     speedup: float | None = None
     speedup_low: float | None = None
     speedup_high: float | None = None
@@ -95,6 +98,10 @@ class Samples(Record):
     device_eager_s: tuple[float | None, ...] = ()
     device_compiled_s: tuple[float | None, ...] = ()
     threads: int = 1
+    cache: Cache = "warm"
+    """Whether each call met a warm L2 cache or a flushed one."""
+    restored: tuple[str, ...] = ()
+    """What the call mutates, and was brought back before each block."""
     void: str | None = None
     """Why the samples don't count, else null."""
     notes: tuple[str, ...] = ()

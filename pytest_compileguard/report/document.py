@@ -162,7 +162,7 @@ def _facts(seen: CompileObservation | NotObserved) -> Fields:
     }
 
 
-_SPEED = ("speedup", "speedup_low", "speedup_high", "eager_ms", "compiled_ms", "pairs")
+_SPEED = ("clock", "speedup", "speedup_low", "speedup_high", "eager_ms", "compiled_ms", "pairs")
 
 
 def _parity(findings: Sequence[Finding]) -> Literal["passed", "failed", "not_checked"]:

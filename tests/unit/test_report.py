@@ -629,6 +629,7 @@ def test_the_document_holds_the_contract() -> None:
         "guards": 0,
         "backward_graphs": 0,
         "parity": "passed",
+        "clock": "wall",
         "compiled_ms": pytest.approx(0.298),
         "pairs": 400,
         "compile_time_s": 12.34,

@@ -1,0 +1,159 @@
+"""Timed calls start from the same inputs, whatever they do to them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.conftest import RunSuite
+
+LIBRARY = """
+import torch
+
+WORST = [0.0]
+
+def noting(graph, inputs):
+    # Notes the largest value that compiled code ever returned.
+    def run(*args):
+        outputs = graph(*args)
+        WORST[0] = max(WORST[0], *(float(output.abs().max()) for output in outputs))
+        return outputs
+    return run
+
+def doubles_in_place(x):
+    x.mul_(2)
+    return x + 1
+
+class Counts(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("seen", torch.ones(3))
+
+    def forward(self, x):
+        self.seen.mul_(2)
+        return self.seen + x
+
+class Cache:
+    def __init__(self):
+        self.sums = torch.ones(3)
+
+def fills(x, cache):
+    cache.sums.mul_(2)
+    return cache.sums + x
+
+def quiet(x):
+    return torch.relu(x * 2)
+
+"""
+
+TEST = """
+import torch, library
+from library import noting
+from pytest_compileguard import compile_check
+
+@compile_check(min_speedup=1e-6, backend=noting, max_time_s=0.2, dynamic=False)
+def test_it(compileguard):
+    {body}
+"""
+
+
+def run(run_suite: RunSuite, body: str) -> tuple[Any, str]:
+    ended = run_suite(TEST.format(body=body), "-s", library=LIBRARY, timing=True)
+    ended.result.assert_outcomes(passed=1)
+    return ended.check["samples"], ended.text
+
+
+def worst(text: str) -> float:
+    return float(text.partition("worst=")[2].split()[0])
+
+
+def test_an_input_that_is_mutated_is_restored_before_each_block(
+    run_suite: RunSuite, pytester: Any
+) -> None:
+    pytester.makeconftest(CONFTEST)
+    samples, text = run(run_suite, "compileguard(library.doubles_in_place)(torch.ones(3))")
+
+    assert samples["restored"] == ["x"]
+    assert samples["calls_per_block"] == 1
+    assert samples["void"] is None
+    # Unrestored, hundreds of calls would reach 2 ** 100 and more.
+    assert worst(text) <= 8
+
+
+def test_buffers_and_tensors_within_objects_are_restored(
+    run_suite: RunSuite, pytester: Any
+) -> None:
+    pytester.makeconftest(CONFTEST)
+    module, text = run(run_suite, "compileguard(library.Counts())(torch.ones(3))")
+    assert module["restored"] == ["target.seen"]
+    assert worst(text) <= 17
+
+    cache, text = run(run_suite, "compileguard(library.fills)(torch.ones(3), library.Cache())")
+    assert cache["restored"] == ["cache.sums"]
+    assert worst(text) <= 17
+
+
+def test_a_call_that_mutates_nothing_keeps_its_long_blocks(run_suite: RunSuite) -> None:
+    samples, _ = run(run_suite, "compileguard(library.quiet)(torch.ones(3))")
+
+    assert samples["restored"] == []
+    assert samples["calls_per_block"] > 1
+
+
+CONFTEST = """
+def pytest_unconfigure():
+    import library
+    print(f"worst={library.WORST[0]} ")
+"""
+
+SETUP = """
+import torch, library
+
+def test_it(compileguard):
+    made = []
+    def setup():
+        made.append(len(made))
+        {setup}
+    guarded = compileguard(
+        library.quiet, setup=setup, min_speedup=1e-6, backend="aot_eager", max_time_s=0.1
+    )
+    guarded(torch.ones(3))
+    library.MADE = made
+"""
+MADE = """
+def pytest_unconfigure():
+    import library
+    print(f"worst={len(library.MADE)} ")
+"""
+
+
+def test_setup_runs_before_each_timed_call_and_its_arguments_are_used(
+    run_suite: RunSuite, pytester: Any
+) -> None:
+    pytester.makeconftest(MADE)
+    setup = "return (torch.full((3,), float(len(made))),), {}"
+    ended = run_suite(SETUP.format(setup=setup), "-s", library=LIBRARY, timing=True)
+    samples = ended.check["samples"]
+
+    ended.result.assert_outcomes(passed=1)
+    assert samples["calls_per_block"] == 1
+    timed = 2 * (len(samples["eager_s"]) + samples["warmup"])
+    assert timed <= worst(ended.text) <= timed + 6
+
+
+def test_a_setup_that_fails_or_returns_nonsense_voids_and_never_passes(
+    run_suite: RunSuite,
+) -> None:
+    raising = run_suite(SETUP.format(setup="raise KeyError('x')"), library=LIBRARY, timing=True)
+    wrong = run_suite(SETUP.format(setup="return 3"), library=LIBRARY, timing=True)
+
+    assert raising.status("speedup") == wrong.status("speedup") == "inconclusive"
+    assert "setup raised KeyError: 'x'" in raising.text
+    assert "setup returned a int: must be None, or a pair of args and kwargs" in wrong.text
+
+
+def test_new_arguments_that_make_it_compile_again_void_the_samples(run_suite: RunSuite) -> None:
+    setup = "return (torch.ones(3 if len(made) < 60 else 4),), {}"
+    ended = run_suite(SETUP.format(setup=setup), library=LIBRARY, timing=True)
+
+    assert ended.status("speedup") == "inconclusive"
+    assert "time(s) while sampling" in ended.text
