@@ -40,10 +40,24 @@ def spec_of(item: pytest.Item) -> CompileCheck:
     return spec_from_marks(_marks(item), nodeid=stable_nodeid(item))
 
 
+def modes_of(metafunc: pytest.Metafunc) -> tuple[str, ...]:
+    """Give the modes for each of which a test is to run; a mark that can't be kept gives none."""
+    if FIXTURE not in metafunc.fixturenames:
+        return ()
+    try:
+        return tuple(spec_of(metafunc.definition).modes or ())
+    except CompileGuardError:  # told by `refusals`, once for each test
+        return ()
+
+
 def _marks(item: pytest.Item) -> list[pytest.Mark]:
     """Give the nearest first. Pytest lists those of a parameter after those of its function."""
     of_parameter = [id(mark) for mark in getattr(getattr(item, "callspec", None), "marks", ())]
     return sorted(item.iter_markers(MARKER), key=lambda mark: id(mark) not in of_parameter)
+
+
+def _has_mode(item: pytest.Item) -> bool:
+    return FIXTURE in getattr(getattr(item, "callspec", None), "params", {})
 
 
 def _refusals(items: Iterable[pytest.Item], store: Store | None) -> Iterator[str]:
@@ -52,7 +66,13 @@ def _refusals(items: Iterable[pytest.Item], store: Store | None) -> Iterator[str
         guarded = FIXTURE in getattr(item, "fixturenames", ())
         module = item.nodeid.partition("::")[0]
         try:
-            spec_of(item)
+            spec = spec_of(item)
+            if guarded and spec.modes and not _has_mode(item):
+                yield (
+                    f"{stable_nodeid(item)}: {MARKER}: modes={spec.modes!r} can't expand this "
+                    "test: put it on a function, class or module of pytest, not on a parameter "
+                    "or a method of unittest.TestCase"
+                )
             if guarded and store is not None and module not in modules:
                 modules.add(module)
                 store.verify(item.nodeid)

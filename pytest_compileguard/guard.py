@@ -13,7 +13,7 @@ from pytest_compileguard.guarded import GuardedCallable, GuardedTraining
 from pytest_compileguard.options import Options
 from pytest_compileguard.plan import Plan, make_plan
 from pytest_compileguard.progress import Progress
-from pytest_compileguard.spec import CompileCheck, Limits, override
+from pytest_compileguard.spec import CompileCheck, Limits, override, with_mode
 from pytest_compileguard.target import is_coroutine, target_name
 from pytest_compileguard.training_step import TrainingStep
 
@@ -53,6 +53,7 @@ class CompileGuard:
         spec: CompileCheck,
         options: Options,
         progress: Progress | None = None,
+        mode: str | None = None,
     ) -> None:
         self._progress = progress or Progress()
         self.checks: list[Check | WatchedBlock] = []
@@ -62,6 +63,7 @@ class CompileGuard:
         self._nodeid = nodeid
         self._test = nodeid.partition("::")[2] or nodeid
         self._spec = spec
+        self._mode = mode
         self._options = options
 
     def __call__(
@@ -161,6 +163,8 @@ class CompileGuard:
 
     def _plan(self, target: Any, limits: Limits, *, origin: str) -> Plan:
         spec = override(self._spec, limits, origin=origin)
+        if self._mode is not None:
+            spec = with_mode(spec, self._mode)
         name = self._free_name(target_name(target))
         plan = make_plan(spec, self._options, nodeid=self._nodeid, name=name)
         self.plans.append(plan)
@@ -178,6 +182,11 @@ class CompileGuard:
             known = ", ".join(sorted(WATCHED_LIMITS))
             raise SpecError(
                 f"{origin}: {', '.join(odd)} can't be checked by watching. Known: {known}"
+            )
+        if self._mode is not None:
+            raise SpecError(
+                f"{origin}: the marker's modes= can't be given to a block that compiles by itself; "
+                "leave modes out, or guard a target"
             )
         spec = override(self._spec, limits, origin=origin)
         plan = make_plan(

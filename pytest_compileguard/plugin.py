@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from pytest_compileguard.collection import refusals, spec_of, stable_nodeid
+from pytest_compileguard.collection import FIXTURE, modes_of, refusals, spec_of, stable_nodeid
 from pytest_compileguard.errors import CompileGuardError
 from pytest_compileguard.finding import Verdict
 from pytest_compileguard.guard import CompileGuard
@@ -75,6 +75,12 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 @pytest.hookimpl(trylast=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if modes := modes_of(metafunc):
+        metafunc.parametrize(FIXTURE, modes, ids=modes, indirect=True)
+
+
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     store = None if config.stash[OPTIONS].disable else config.stash[STORE]
     problems = refusals(items, store)
@@ -97,6 +103,7 @@ def compileguard(request: pytest.FixtureRequest) -> Generator[CompileGuard, None
         spec=spec_of(item),
         options=options,
         progress=request.config.stash[PROGRESS],
+        mode=getattr(request, "param", None),
     )
     item.stash[GUARD], item.stash[VERDICTS] = guard, []
     with trace_hidden():

@@ -28,6 +28,8 @@ T = TypeVar("T", bound=Callable[..., Any])
 Backend = str | Callable[..., Any]
 
 
+MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+"""The modes of ``torch.compile``."""
 ALLOWANCES = "ids (GB0059), modules (torch.optim) or globs on places (*/encoder.py:41)"
 
 
@@ -39,11 +41,12 @@ class Limits(TypedDict, total=False):
     allow_graph_breaks: Sequence[str] | None
     max_kernels: int | None
     max_cudagraph_skips: int | None
-    min_speedup: float | None
-    max_compile_time_s: float | None
-    max_peak_memory_ratio: float | None
-    max_kernels_per_call: int | None
+    min_speedup: float | Mapping[str, float] | None
+    max_compile_time_s: float | Mapping[str, float] | None
+    max_peak_memory_ratio: float | Mapping[str, float] | None
+    max_kernels_per_call: int | Mapping[str, int] | None
     mode: str | None
+    modes: Sequence[str] | None
     backend: Backend | None
     fullgraph: bool | None
     dynamic: bool | None
@@ -73,16 +76,18 @@ class CompileCheck(msgspec.Struct, frozen=True, kw_only=True):
     """Most kernels that inductor may generate, 0 or more."""
     max_cudagraph_skips: int | UnsetType | None = UNSET
     """How often CUDA graphs may be skipped in a mode that promises them, 0 or more."""
-    min_speedup: float | UnsetType | None = UNSET
+    min_speedup: float | dict[str, float] | UnsetType | None = UNSET
     """Least speedup, eager time / compiled time, above 0; 1.2 means 20 % more calls a second."""
-    max_compile_time_s: float | UnsetType | None = UNSET
+    max_compile_time_s: float | dict[str, float] | UnsetType | None = UNSET
     """Most seconds of cold compiling over the whole call sequence, above 0."""
-    max_peak_memory_ratio: float | UnsetType | None = UNSET
+    max_peak_memory_ratio: float | dict[str, float] | UnsetType | None = UNSET
     """Most device memory of a compiled call, as a multiple of what an eager one needs, above 0."""
-    max_kernels_per_call: int | UnsetType | None = UNSET
+    max_kernels_per_call: int | dict[str, int] | UnsetType | None = UNSET
     """Most kernels that one warm compiled call may launch on a GPU, 0 or more."""
     mode: str | UnsetType | None = UNSET
     """``mode`` of ``torch.compile``."""
+    modes: Any = UNSET
+    """Modes of ``torch.compile``: one check for each; then limits may be `{mode: limit}`."""
     backend: Any = UNSET
     """``backend`` of ``torch.compile``: a name or a callable."""
     fullgraph: bool | UnsetType | None = UNSET
@@ -125,6 +130,8 @@ _NUMBERS = {  # may it be 0?
     "atol": True,
     "max_time_s": False,
 }
+_RIVALS = ("mode", "modes", "options")
+_BY_MODE = ("min_speedup", "max_compile_time_s", "max_peak_memory_ratio", "max_kernels_per_call")
 _CHOICES = {"clock": ("wall", "device"), "cache": ("warm", "cold")}
 
 
@@ -156,8 +163,9 @@ def make_spec(limits: Mapping[str, Any], *, origin: str) -> CompileCheck:
             raise SpecError(_unknown(name, origin))
         if value is not None and (wanted := _refused(name, value)):
             raise SpecError(f"{origin}: {name}={value!r}: must be {wanted}")
-    if limits.get("mode") is not None and limits.get("options") is not None:
-        raise SpecError(f"{origin}: torch.compile takes either mode or options, not both")
+    named = [name for name in _RIVALS if limits.get(name) is not None]
+    if len(named) > 1:
+        raise SpecError(f"{origin}: torch.compile takes either {' or '.join(named)}, not both")
     return CompileCheck(**limits)
 
 
@@ -173,6 +181,7 @@ def spec_from_marks(marks: Iterable[pytest.Mark], *, nodeid: str) -> CompileChec
             raise SpecError(_positional(f"{nodeid}: {MARKER}"))
         make_spec(mark.kwargs, origin=f"{nodeid}: {MARKER}")
         merged = _without_rival({**mark.kwargs}, merged) | merged
+    _refuse_other_modes(merged, origin=f"{nodeid}: {MARKER}")
     return CompileCheck(**merged)
 
 
@@ -184,7 +193,27 @@ def override(spec: CompileCheck, limits: Mapping[str, Any], *, origin: str) -> C
     """
     make_spec(limits, origin=origin)
     outer = {n: v for n in NAMES if (v := getattr(spec, n)) is not UNSET}
-    return CompileCheck(**(_without_rival(outer, limits) | dict(limits)))
+    if limits.get("modes") is not None:
+        raise SpecError(
+            f"{origin}: modes={limits['modes']!r}: makes tests, so it belongs to the marker; "
+            "here, name one mode"
+        )
+    if outer.get("modes") is not None and (named := [n for n in _RIVALS if n in limits]):
+        raise SpecError(
+            f"{origin}: {named[0]}={limits[named[0]]!r}: the marker's modes={outer['modes']!r} "
+            "name the mode of this check; leave one of the two out"
+        )
+    merged = _without_rival(outer, limits) | dict(limits)
+    _refuse_other_modes(merged, origin=origin)
+    return CompileCheck(**merged)
+
+
+def with_mode(spec: CompileCheck, mode: str) -> CompileCheck:
+    """Reduce a spec with ``modes`` to one of them, and its limits to those of that mode."""
+    known = {n: v for n in NAMES if (v := getattr(spec, n)) is not UNSET}
+    limits = {n: v.get(mode) if isinstance(v, Mapping) else v for n, v in known.items()}
+    limits["options"] = known.get("options", UNSET)
+    return CompileCheck(**(limits | {"modes": UNSET, "mode": mode}))
 
 
 def marker_help() -> str:
@@ -198,15 +227,29 @@ def marker_help() -> str:
 
 
 def _without_rival(outer: dict[str, Any], inner: Mapping[str, Any]) -> dict[str, Any]:
-    """Drop the outer ``mode`` if the inner level says ``options``, and the reverse."""
-    for name, rival in (("mode", "options"), ("options", "mode")):
+    """Drop the outer ``mode`` if the inner level says ``options``, and so on."""
+    for name in _RIVALS:
         if inner.get(name) is not None:
-            outer.pop(rival, None)
+            for rival in set(_RIVALS) - {name}:
+                outer.pop(rival, None)
     return outer
+
+
+def _refuse_other_modes(limits: Mapping[str, Any], *, origin: str) -> None:
+    """Let no limit be named for a mode that no check has: it would hold for nothing."""
+    modes = limits.get("modes") or ()
+    for name in _BY_MODE:
+        value = limits.get(name)
+        if isinstance(value, Mapping) and (other := sorted(set(value) - set(modes))):
+            known = f"modes={tuple(modes)!r}" if modes else "no modes= are given"
+            raise SpecError(f"{origin}: {name} names {', '.join(other)}, but {known}")
 
 
 def _refused(name: str, value: object) -> str | None:
     """Say what ``name`` must be if ``value`` is not that."""
+    if isinstance(value, Mapping) and name in _BY_MODE:
+        wanted = next((text for one in value.values() if (text := _refused(name, one))), None)
+        return f"{wanted}, for each mode" if wanted or not value else None
     if name in _INTEGERS:
         least = _INTEGERS[name]
         whole = isinstance(value, int) and not isinstance(value, bool) and value >= least
@@ -231,6 +274,11 @@ def _are_allowances(value: object) -> bool:
     return isinstance(value, list | tuple) and all(isinstance(one, str) for one in value)
 
 
+def _are_modes(value: object) -> bool:
+    listed = isinstance(value, list | tuple) and bool(value)
+    return listed and all(mode in MODES for mode in value) and len(set(value)) == len(value)  # type: ignore[attr-defined, arg-type, call-overload]
+
+
 _FLAG: tuple[Callable[[object], bool], str] = (
     lambda value: isinstance(value, bool),
     "True, False or None",
@@ -238,6 +286,7 @@ _FLAG: tuple[Callable[[object], bool], str] = (
 _KINDS: dict[str, tuple[Callable[[object], bool], str]] = {
     "fullgraph": _FLAG,
     "dynamic": _FLAG,
+    "modes": (_are_modes, f"a list of some of {', '.join(MODES)}, each once"),
     "mode": (lambda value: isinstance(value, str), "a string"),
     "backend": (lambda value: isinstance(value, str) or callable(value), "a name or a callable"),
     "setup": (callable, "a callable without arguments"),

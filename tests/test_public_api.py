@@ -39,6 +39,7 @@ def test_limits() -> None:
         "max_time_s",
         "min_speedup",
         "mode",
+        "modes",
         "options",
         "rtol",
         "setup",

@@ -19,6 +19,7 @@ from pytest_compileguard.report.labels import (
     shown_findings,
     status_label,
 )
+from pytest_compileguard.report.modes import mode_lines
 from pytest_compileguard.report.plain_text import plain, plain_line, relative, shortened
 from pytest_compileguard.speed_findings import speed_text
 from pytest_compileguard.wording import MOST_LINES, counted, factor_text
@@ -84,6 +85,7 @@ def summary_lines(
             lines.append(_coloured(row, verdict))
             lines += _details(verdict, rootpath) if verbosity > 0 else ()
     told = (*_reasons(ordered), *_warnings(ordered, rootpath), *_improvements(ordered))
+    lines += [SummaryLine(text=text) for text in mode_lines(ordered)]
     return [*lines, _totals(ordered), *told]
 
 
