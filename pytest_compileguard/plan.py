@@ -119,6 +119,9 @@ _LIMITS = (
     "max_kernels",
     "max_cudagraph_skips",
     "min_speedup",
+    "max_compile_time_s",
+    "max_peak_memory_ratio",
+    "max_kernels_per_call",
 )
 
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, overload
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from pytest_compileguard.errors import SpecError
+from pytest_compileguard.limit_values import BY_MODE, refused
 
 if TYPE_CHECKING:
     import pytest
@@ -26,11 +27,6 @@ MARKER = "compile_check"
 T = TypeVar("T", bound=Callable[..., Any])
 
 Backend = str | Callable[..., Any]
-
-
-MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
-"""The modes of ``torch.compile``."""
-ALLOWANCES = "ids (GB0059), modules (torch.optim) or globs on places (*/encoder.py:41)"
 
 
 class Limits(TypedDict, total=False):
@@ -114,25 +110,8 @@ class CompileCheck(msgspec.Struct, frozen=True, kw_only=True):
 
 NAMES: tuple[str, ...] = tuple(sorted(CompileCheck.__struct_fields__))
 
-_INTEGERS = {
-    "max_graph_breaks": 0,
-    "max_recompiles": 0,
-    "max_kernels": 0,
-    "max_cudagraph_skips": 0,
-    "max_kernels_per_call": 0,
-    "warmup": 1,
-}
-_NUMBERS = {  # may it be 0?
-    "min_speedup": False,
-    "max_compile_time_s": False,
-    "max_peak_memory_ratio": False,
-    "rtol": True,
-    "atol": True,
-    "max_time_s": False,
-}
+
 _RIVALS = ("mode", "modes", "options")
-_BY_MODE = ("min_speedup", "max_compile_time_s", "max_peak_memory_ratio", "max_kernels_per_call")
-_CHOICES = {"clock": ("wall", "device"), "cache": ("warm", "cold")}
 
 
 @overload
@@ -161,7 +140,7 @@ def make_spec(limits: Mapping[str, Any], *, origin: str) -> CompileCheck:
     for name, value in limits.items():
         if name not in NAMES:
             raise SpecError(_unknown(name, origin))
-        if value is not None and (wanted := _refused(name, value)):
+        if value is not None and (wanted := refused(name, value)):
             raise SpecError(f"{origin}: {name}={value!r}: must be {wanted}")
     named = [name for name in _RIVALS if limits.get(name) is not None]
     if len(named) > 1:
@@ -238,61 +217,11 @@ def _without_rival(outer: dict[str, Any], inner: Mapping[str, Any]) -> dict[str,
 def _refuse_other_modes(limits: Mapping[str, Any], *, origin: str) -> None:
     """Let no limit be named for a mode that no check has: it would hold for nothing."""
     modes = limits.get("modes") or ()
-    for name in _BY_MODE:
+    for name in BY_MODE:
         value = limits.get(name)
         if isinstance(value, Mapping) and (other := sorted(set(value) - set(modes))):
             known = f"modes={tuple(modes)!r}" if modes else "no modes= are given"
             raise SpecError(f"{origin}: {name} names {', '.join(other)}, but {known}")
-
-
-def _refused(name: str, value: object) -> str | None:
-    """Say what ``name`` must be if ``value`` is not that."""
-    if isinstance(value, Mapping) and name in _BY_MODE:
-        wanted = next((text for one in value.values() if (text := _refused(name, one))), None)
-        return f"{wanted}, for each mode" if wanted or not value else None
-    if name in _INTEGERS:
-        least = _INTEGERS[name]
-        whole = isinstance(value, int) and not isinstance(value, bool) and value >= least
-        return None if whole else f"a whole number, {least} or more"
-    if name in _NUMBERS:
-        return _no_number(value, zero=_NUMBERS[name])
-    if name in _CHOICES:
-        return None if value in _CHOICES[name] else " or ".join(map(repr, _CHOICES[name]))
-    fits, wanted = _KINDS[name]
-    return None if fits(value) else wanted
-
-
-def _no_number(value: object, *, zero: bool) -> str | None:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    finite = number and cast("float", value) < float("inf")
-    if finite and (cast("float", value) > 0 or (zero and value == 0)):
-        return None
-    return "a finite number, 0 or more" if zero else "a finite number above 0"
-
-
-def _are_allowances(value: object) -> bool:
-    return isinstance(value, list | tuple) and all(isinstance(one, str) for one in value)
-
-
-def _are_modes(value: object) -> bool:
-    listed = isinstance(value, list | tuple) and bool(value)
-    return listed and all(mode in MODES for mode in value) and len(set(value)) == len(value)  # type: ignore[attr-defined, arg-type, call-overload]
-
-
-_FLAG: tuple[Callable[[object], bool], str] = (
-    lambda value: isinstance(value, bool),
-    "True, False or None",
-)
-_KINDS: dict[str, tuple[Callable[[object], bool], str]] = {
-    "fullgraph": _FLAG,
-    "dynamic": _FLAG,
-    "modes": (_are_modes, f"a list of some of {', '.join(MODES)}, each once"),
-    "mode": (lambda value: isinstance(value, str), "a string"),
-    "backend": (lambda value: isinstance(value, str) or callable(value), "a name or a callable"),
-    "setup": (callable, "a callable without arguments"),
-    "allow_graph_breaks": (_are_allowances, f"a list of {ALLOWANCES}"),
-    "options": (lambda value: isinstance(value, Mapping), "a mapping"),
-}
 
 
 def _unknown(name: str, origin: str) -> str:

@@ -30,6 +30,7 @@ ROOMS: dict[str, Room] = {
     "environment": Room(torch="lazily"),
     "finding": Room(),
     "metrics": Room(),
+    "limit_values": Room(),
     "spec": Room(pytest="lazily"),
     "option_values": Room(),
     "options": Room(pytest="types"),
