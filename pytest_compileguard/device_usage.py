@@ -10,16 +10,20 @@ import functools
 import json
 import tempfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import torch
 
 from pytest_compileguard.conditions import collect_young
 from pytest_compileguard.observation import LaunchObservation, MemoryObservation, NotObserved
+from pytest_compileguard.parity.leaves import leaves_of, tensors_of
 from pytest_compileguard.sampling import Side
 
+_COPIED_BYTES = 256 << 20
+_COPIES = 7
 _NO_MEMORY = NotObserved(
     reason="torch counts the memory of calls on a GPU only, and this one ran on the CPU",
     unavailable=True,
@@ -29,27 +33,35 @@ _NO_KERNELS = NotObserved(
 )
 
 
-def peak_memory(eager: Side, compiled: Side, *, device: str) -> MemoryObservation | NotObserved:
+def peak_memory(
+    eager: Side, compiled: Side, *, device: str, inputs: Iterable[torch.Tensor] = ()
+) -> MemoryObservation | NotObserved:
     """Measure how much memory one call of each side takes at its peak.
 
     Args:
         eager: One eager call, warm.
         compiled: One compiled call, warm.
         device: Where they run.
+        inputs: What the compiled call reads: its arguments, and the state of the target.
     """
     place = torch.device(device)
     if place.type != "cuda":
         return _NO_MEMORY
     try:
-        eager_bytes, _ = _peak_bytes(eager, place)
-        compiled_bytes, active_bytes = _peak_bytes(compiled, place)
+        eager_bytes, _, _ = _peak_bytes(eager, place)
+        compiled_bytes, active_bytes, written = _peak_bytes(compiled, place)
         graph_bytes, _ = _graph_pools(place)
+        copied_bytes_per_s = _copy_bytes_per_s(place)
     except Exception as error:  # noqa: BLE001  # code of users may raise anything
         return NotObserved(reason=f"the call raised {_words(error)} while its memory was measured")
     # A CUDA graph replays in memory that it keeps: the allocator sees no peak of it.
     beside = max(compiled_bytes - active_bytes, 0) if graph_bytes else compiled_bytes
     return MemoryObservation(
-        eager_bytes=eager_bytes, compiled_bytes=graph_bytes + beside, graph_bytes=graph_bytes
+        eager_bytes=eager_bytes,
+        compiled_bytes=graph_bytes + beside,
+        graph_bytes=graph_bytes,
+        touched_bytes=_size_bytes(inputs) + written,
+        copy_bytes_per_s=copied_bytes_per_s,
     )
 
 
@@ -87,8 +99,8 @@ def kernel_launches(
     return seen
 
 
-def _peak_bytes(side: Side, place: torch.device) -> tuple[int, int]:
-    """Return the most that was allocated beyond before, and what CUDA graphs hold at the end."""
+def _peak_bytes(side: Side, place: torch.device) -> tuple[int, int, int]:
+    """Return the most that was allocated, what CUDA graphs hold, and the size of the result."""
     side.prepare_block()
     collect_young()
     torch.cuda.synchronize(place)
@@ -98,8 +110,38 @@ def _peak_bytes(side: Side, place: torch.device) -> tuple[int, int]:
     torch.cuda.synchronize(place)
     peak = torch.cuda.max_memory_allocated(place) - before
     _, active = _graph_pools(place)
-    del result
-    return peak, active
+    written = _size_bytes(tensor for _, tensor in tensors_of(leaves_of(result, "output")))
+    return peak, active, written
+
+
+def _size_bytes(tensors: Iterable[torch.Tensor]) -> int:
+    """Add up what tensors on a GPU take, each of them once."""
+    sizes = {
+        (tensor.data_ptr(), min(tensor.nbytes, tensor.untyped_storage().nbytes()))
+        for tensor in tensors
+        if tensor.is_cuda and tensor.layout == torch.strided
+    }
+    return sum(size for _, size in sizes)
+
+
+@functools.cache
+def _copy_bytes_per_s(place: torch.device) -> float:
+    """Time a copy that is far larger than any cache, once a process."""
+    free_bytes, _ = torch.cuda.mem_get_info(place)
+    size = min(_COPIED_BYTES, free_bytes // 8)
+    source = torch.empty(size, dtype=torch.uint8, device=place)
+    target = torch.empty_like(source)
+    event: Any = torch.cuda.Event  # torch leaves it untyped
+    taken_ms = []
+    with torch.cuda.device(place):
+        for _ in range(_COPIES):
+            start, end = event(enable_timing=True), event(enable_timing=True)
+            start.record()
+            target.copy_(source)
+            end.record()
+            end.synchronize()
+            taken_ms.append(float(start.elapsed_time(end)))
+    return 2 * size / (median(taken_ms) / 1e3)
 
 
 def _graph_pools(place: torch.device) -> tuple[int, int]:

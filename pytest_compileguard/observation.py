@@ -296,6 +296,10 @@ class MemoryObservation(Record, tag=True):
     """With the memory that CUDA graphs keep for themselves."""
     graph_bytes: int = 0
     """That of CUDA graphs alone."""
+    touched_bytes: int = 0
+    """Inputs, state and outputs of the compiled call."""
+    copy_bytes_per_s: float = 0.0
+    """What a plain copy within this GPU reads and writes in a second."""
 
 
 class LaunchObservation(Record, tag=True):

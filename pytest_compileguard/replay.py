@@ -76,6 +76,12 @@ class Replay:
             if path in paths and path not in self._saved:
                 self._saved[path] = (tensor, tensor.detach().clone())
 
+    def inputs(self) -> list[torch.Tensor]:
+        """Give what the call may read: arguments, state and parameters."""
+        twins = (twin for _, twin in self.prepared.mirror.state().values())
+        values = (*(value for _, value in self._passed()), *twins)
+        return [value for value in values if isinstance(value, torch.Tensor)]
+
     def _tensors(self) -> Iterator[tuple[str, torch.Tensor]]:
         """Give each tensor of the arguments and of the target's state once, with its path."""
         met = set()

@@ -264,7 +264,7 @@ def _measured(last: Timeable, plan: Plan) -> WarmObservation:
             return WarmObservation(speed, lost, lost)
         return WarmObservation(
             msgspec.structs.replace(speed, restored=tuple(sorted(mutated))),
-            peak_memory(*sides, device=last.device),
+            peak_memory(*sides, device=last.device, inputs=compiled.inputs()),
             kernel_launches(*sides, device=last.device, compile_count=_compiles),
         )
 

@@ -6,13 +6,19 @@ import math
 
 import msgspec
 
+from pytest_compileguard.bottleneck import Bottleneck, bottleneck, launch_remedy, remedy
 from pytest_compileguard.cost_findings import launches_text
 from pytest_compileguard.finding import Finding, Speed, Status
-from pytest_compileguard.observation import Clock, LaunchObservation, NotObserved, SpeedObservation
-from pytest_compileguard.plan import CompileArguments, Plan
+from pytest_compileguard.observation import (
+    Clock,
+    LaunchObservation,
+    MemoryObservation,
+    NotObserved,
+    SpeedObservation,
+)
+from pytest_compileguard.plan import Plan
 from pytest_compileguard.wording import counted, factor_digits, factor_text, first_of
 
-_LAUNCH_BOUND = "the call is bound by launches: "
 _QUIETER = "raise max_time_s, or time on a quieter machine"
 
 
@@ -23,6 +29,7 @@ def speed_findings(
     wall: Speed | None,
     device: Speed | None,
     launches: LaunchObservation | NotObserved | None = None,
+    memory: MemoryObservation | NotObserved | None = None,
 ) -> tuple[Finding, ...]:
     """Judge the speedup on the gated clock; a limit that could not be judged never passes."""
     limit = plan.min_speedup
@@ -40,7 +47,19 @@ def speed_findings(
     if gated is None:
         return (_without_number(status, _why_undefined(seen, plan.clock), limit),)
     finding = _judged(plan, seen, gated, other)
-    return (_with_launches(finding, launches),)
+    finding = _with_launches(finding, launches)
+    return (_explained(finding, bottleneck(wall, device, memory), plan),)
+
+
+def _explained(finding: Finding, found: Bottleneck | None, plan: Plan) -> Finding:
+    """Say what bounds the call, and what helps if that is asked for."""
+    if found is None:
+        return finding
+    advice = finding.remedy
+    if finding.status == "failed" and not advice:
+        advice = remedy(found, plan.arguments)
+    evidence = (*finding.evidence, f"  {found.text}")
+    return msgspec.structs.replace(finding, evidence=evidence, remedy=advice)
 
 
 def _with_launches(finding: Finding, seen: LaunchObservation | NotObserved | None) -> Finding:
@@ -79,16 +98,16 @@ def speed_digits(speed: Speed, limit: float | None) -> int:
 
 
 def _without_number(status: Status, reason: str, limit: float | None) -> Finding:
-    remedy = _QUIETER if status == "inconclusive" else ""
-    return Finding(metric="speedup", status=status, message=reason, limit=limit, remedy=remedy)
+    advice = _QUIETER if status == "inconclusive" else ""
+    return Finding(metric="speedup", status=status, message=reason, limit=limit, remedy=advice)
 
 
 def _judged(plan: Plan, seen: SpeedObservation, gated: Speed, other: Speed | None) -> Finding:
     limit = plan.min_speedup
     status = _status(gated, limit)
-    remedy = _QUIETER if status == "inconclusive" else ""
+    advice = _QUIETER if status == "inconclusive" else ""
     if status == "failed" and other is not None and _gaps_cost(gated, other):
-        remedy = _launch_remedy(plan.arguments)
+        advice = launch_remedy(plan.arguments)
     return Finding(
         metric="speedup",
         status=status,
@@ -96,7 +115,7 @@ def _judged(plan: Plan, seen: SpeedObservation, gated: Speed, other: Speed | Non
         observed=gated.speedup,
         limit=limit,
         evidence=_evidence(seen, gated, other),
-        remedy=remedy,
+        remedy=advice,
     )
 
 
@@ -139,10 +158,3 @@ def _conditions(seen: SpeedObservation) -> tuple[str, ...]:
 def _gaps_cost(gated: Speed, other: Speed) -> bool:
     """Whether the kernels are faster by more than the call is, beyond noise."""
     return gated.clock == "wall" and other.speedup_low > max(gated.speedup_high, 1.0)
-
-
-def _launch_remedy(arguments: CompileArguments) -> str:
-    graphs_unused = arguments.mode in (None, "default") and arguments.options is None
-    if arguments.backend_name == "inductor" and graphs_unused:
-        return f'{_LAUNCH_BOUND}try mode="reduce-overhead"'
-    return f"{_LAUNCH_BOUND}time a larger batch, or compile more of the code around it"

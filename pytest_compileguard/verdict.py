@@ -51,7 +51,12 @@ def judge(
         *compile_findings(plan, observation.compile),
         *_compared(plan, observation, compiled=compiled),
         *speed_findings(
-            plan, observation.speed, wall=wall, device=device, launches=observation.launches
+            plan,
+            observation.speed,
+            wall=wall,
+            device=device,
+            launches=observation.launches,
+            memory=observation.memory,
         ),
         *cost_findings(plan, observation, compiled=compiled),
     )

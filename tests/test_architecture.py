@@ -89,6 +89,7 @@ ROOMS: dict[str, Room] = {
     "departure_text": Room(),
     "parity_findings": Room(),
     "cost_findings": Room(),
+    "bottleneck": Room(),
     "speed_findings": Room(),
     "baseline_advice": Room(),
     "baseline_speed_findings": Room(),

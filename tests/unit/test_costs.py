@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from pytest_compileguard.finding import Verdict
@@ -81,11 +82,13 @@ ON_CPU = NotObserved(reason="ran on the CPU", unavailable=True)
 BROKE_OFF = NotObserved(reason="the call raised")
 
 
-def judged(memory: Any = ON_CPU, launches: Any = ON_CPU, **limits: Any) -> Verdict:
+def judged(
+    memory: Any = ON_CPU, launches: Any = ON_CPU, timed: Any = None, **limits: Any
+) -> Verdict:
     observation = Observation(
         compile=make_compilation(),
         parity=make_parity(),
-        speed=make_speed(),
+        speed=timed or make_speed(),
         memory=memory,
         launches=launches,
     )
@@ -137,3 +140,52 @@ def test_what_was_not_measured_never_passes(limit: str, metric: str) -> None:
     assert not broke_off.recordable
     assert finding_of(untimed, metric).message == UNTIMED
     assert metric not in [finding.metric for finding in judged().findings]
+
+
+COPY = 4e12
+
+
+@pytest.mark.parametrize(
+    ("wall_ms", "touched", "text", "advice"),
+    (
+        (2.0, 1 << 20, "launch-bound: the GPU waits 75 % of the time", "reduce-overhead"),
+        (
+            0.55,
+            1_500_000_000,
+            "memory-bound: 3e+03 GB/s, 75 % of",
+            "fewer kernels",
+        ),
+        (
+            0.55,
+            4 << 20,
+            "compute-bound: 8.39 GB/s, 0 % of",
+            "max-autotune",
+        ),
+    ),
+)
+def test_a_missed_speedup_says_what_bounds_the_call_and_what_helps(
+    wall_ms: float, touched: int, text: str, advice: str
+) -> None:
+    # The device clock reads 0.5 ms a compiled call.
+    speed = make_speed(1.0, device=1.0)
+    speed = msgspec.structs.replace(
+        speed, eager_s=(wall_ms / 1e3,) * 40, compiled_s=(wall_ms / 1e3,) * 40
+    )
+    seen = MemoryObservation(
+        eager_bytes=1, compiled_bytes=1, touched_bytes=touched, copy_bytes_per_s=COPY
+    )
+    finding = finding_of(judged(memory=seen, timed=speed), "speedup")
+
+    assert finding.status == "failed"
+    told = finding.evidence[-1].strip().replace("inputs, state and outputs pass at ", "")
+    assert told.startswith(text)
+    assert advice in finding.remedy
+
+
+def test_what_bounds_a_call_is_not_guessed() -> None:
+    on_cpu = finding_of(judged(timed=make_speed(1.0)), "speedup")
+    blind = MemoryObservation(eager_bytes=1, compiled_bytes=1)
+    same = msgspec.structs.replace(make_speed(1.0, device=1.0), compiled_s=(0.0005,) * 40)
+    unknown = finding_of(judged(memory=blind, timed=same), "speedup")
+
+    assert not any("-bound" in line for line in (*on_cpu.evidence, *unknown.evidence))
