@@ -36,11 +36,13 @@ def limits() -> str:
 def _default(plan: Plan, name: str) -> str:
     if name in CompileArguments.__struct_fields__:
         return f"{plan.arguments.backend_name}" if name == "backend" else "torch's"
-    value = getattr(plan, name)
+    value = getattr(plan, name, ())  # modes make plans, and are in none
+    if isinstance(value, str):
+        return f'`"{value}"`'
     if name.startswith(("max_", "min_")) and value is None:
         return "no limit"
     if value is None:
-        return "by dtype"
+        return "none" if name == "setup" else "by dtype"
     return "none" if value == () else f"{value:g}"
 
 
