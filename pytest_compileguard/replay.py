@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from pytest_compileguard.conditions import VoidError
+from pytest_compileguard.isolation.tensors import is_plain
 from pytest_compileguard.parity.leaves import leaves_of
 from pytest_compileguard.sampling import MOST_CALLS, Side
 from pytest_compileguard.shadow_call import Prepared
@@ -60,7 +61,11 @@ class Replay:
         before = {path: _Mark.of(tensor) for path, tensor in self._tensors()}
         if self.setup is not None:
             self._set_up()
-        self.call()
+        try:
+            self.call()
+        except Exception as error:  # code of users may raise anything
+            message = f"{self.name} raised {type(error).__name__} when it was called again: {error}"
+            raise VoidError(message) from error
         found = {}
         for path, tensor in self._tensors():
             mark = before.get(path)
@@ -142,12 +147,15 @@ class _Mark:
             return True
         if self.copy is None:
             return False
-        # Values that are not equal to themselves count as changed; restoring them does no harm.
-        return self.tensor.shape != self.copy.shape or not torch.equal(self.tensor, self.copy)
+        # What is not equal to itself, or can't be compared, counts as changed: no harm is done.
+        try:
+            return not torch.equal(self.tensor, self.copy)
+        except RuntimeError:  # a dtype without comparison
+            return True
 
 
 def _is_restorable(value: object) -> bool:
-    return isinstance(value, torch.Tensor) and value.layout == torch.strided and not value.is_meta
+    return isinstance(value, torch.Tensor) and is_plain(value)
 
 
 def _restore(path: str, tensor: torch.Tensor, kept: torch.Tensor) -> None:

@@ -40,6 +40,18 @@ def fills(x, cache):
     cache.sums.mul_(2)
     return cache.sums + x
 
+def in_float8(x):
+    return (x.float() * 2).to(x.dtype)
+
+def tiring(graph, inputs):
+    left = [1]
+    def run(*args):
+        left[0] -= 1
+        if left[0] < 0:
+            raise RuntimeError("no more")
+        return graph(*args)
+    return run
+
 def quiet(x):
     return torch.relu(x * 2)
 
@@ -157,3 +169,26 @@ def test_new_arguments_that_make_it_compile_again_void_the_samples(run_suite: Ru
 
     assert ended.status("speedup") == "inconclusive"
     assert "time(s) while sampling" in ended.text
+
+
+def test_a_dtype_that_torch_can_not_compare_is_timed_all_the_same(run_suite: RunSuite) -> None:
+    body = "compileguard(library.in_float8)(torch.ones(3).to(torch.float8_e4m3fn))"
+    ended = run_suite(
+        TEST.format(body=body).replace("backend=noting", 'backend="aot_eager"'),
+        library=LIBRARY,
+        timing=True,
+    )
+
+    ended.result.assert_outcomes(passed=1)
+    assert ended.check["samples"]["void"] is None
+    assert ended.status("speedup") == "passed"
+
+
+def test_a_call_that_fails_when_it_is_made_again_is_told_and_never_passes(
+    run_suite: RunSuite,
+) -> None:
+    body = "compileguard(library.quiet, backend=library.tiring)(torch.ones(3))"
+    ended = run_suite(TEST.format(body=body), library=LIBRARY, timing=True)
+
+    assert ended.status("speedup") == "inconclusive"
+    assert "compiled raised RuntimeError when it was called again: no more" in ended.text
