@@ -109,6 +109,9 @@ def compiler_loaded() -> None:
         for size in (2, 3):
             compiled(torch.ones(size, requires_grad=True)).sum().backward()
         torch.compiler.reset()
+        if torch.cuda.is_available():
+            # What generates kernels is told apart by its classes: loaded twice, they would differ.
+            import torch._inductor.codegen.cuda_combined_scheduling  # noqa: PLC0415
 
 
 def _tiny(x: Any) -> Any:

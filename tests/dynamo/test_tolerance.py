@@ -158,3 +158,32 @@ def test_rows_that_begin_at_sixteen_bytes_are_padded_ones() -> None:
     assert not has_padded_rows(torch.empty(2, 5).t(), eager)
     assert not has_padded_rows(torch.empty(5, 8)[:, :2], eager)
     assert not has_padded_rows(torch.empty(5, 4)[:, :2], torch.empty(2, 5).t())
+
+
+class ConvolvesBeforeNorm(torch.nn.Module):
+    """Its convolution's bias is taken away again, so the exact gradient of that is zero."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = torch.nn.Sequential(
+            torch.nn.Conv2d(3, 8, 3), torch.nn.BatchNorm2d(8), torch.nn.ReLU()
+        )
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.body(x)  # type: ignore[no-any-return]
+
+
+def test_gradient_that_ought_to_be_zero_is_noise_on_both_sides() -> None:
+    for seed in range(4):
+        torch.manual_seed(seed)
+        module = ConvolvesBeforeNorm().to(torch.bfloat16)
+        x = torch.randn(4, 3, 12, 12, dtype=torch.bfloat16)
+        seen = check(module, (x,), backend="aot_eager_decomp_partition")
+        assert parity(seen).status == "passed", seen.told
+
+
+def test_noise_is_no_licence() -> None:
+    exact = torch.zeros(32, dtype=torch.float64)
+    eager = 1e-3 * drawn(32)
+    assert acquits(eager.flip(0), eager, exact)
+    assert not acquits(eager * 10, eager, exact)
