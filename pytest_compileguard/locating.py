@@ -23,7 +23,6 @@ from typing import Any
 from pytest_compileguard import dynamo
 from pytest_compileguard.compiling import compiled, compiled_part
 from pytest_compileguard.isolation.ambient import random_state
-from pytest_compileguard.isolation.mirror import Mirror
 from pytest_compileguard.isolation.quiet import silenced
 from pytest_compileguard.observation import Departure, Extreme, GraphPlace, Mismatch, Outcome, Trial
 from pytest_compileguard.parity.extreme import extreme
@@ -53,7 +52,7 @@ def locate(failed: ComparedCall, compile_: Compile, plan: Plan, *, own: bool) ->
     if hindering := dynamo.hindrances(compiled_part(failed.snapshot.target)):
         reason = f"the call can't be compiled again: {'; '.join(hindering)}"
         return Departure(call=failed.index, stage=None, reason=reason)
-    before = random_state()
+    before = failed.scene.now()
     try:
         with silenced(compiling=True), failed.ambient.applied():
             dynamo.load_stages()
@@ -151,7 +150,7 @@ class _Reruns:
         dynamo.forget_compiled_code()
         prepared = self._prepared()
         again = dataclasses.replace(prepared, target=compile_(prepared.target))
-        self._failed.random.restore()
+        self._failed.scene.restore()
         with dynamo.inductor_configured(config), dynamo.tracing(self._failed.index, set()) as trace:
             side = again.run(self._failed.cotangents)
         left, comparison = random_state(), self._failed.comparison()
@@ -217,14 +216,15 @@ class _Reruns:
         return any(mismatch.path == self._path for mismatch in made.mismatches)
 
     def _extreme(self, made: _Rerun, mismatch: Mismatch) -> Extreme | None:
-        pair = _leaf(made.side, mismatch), _leaf(self._expected, mismatch)
-        reference = self._failed.reference(None)
-        exact = None if isinstance(reference, str) else _leaf(reference, mismatch)
+        about = mismatch.path, mismatch.kind
+        pair = made.side.leaf(*about), self._expected.leaf(*about)
+        reference = self._failed.in_float64(None)
+        exact = None if isinstance(reference, str) else reference.leaf(*about)
         return extreme(*pair, exact)
 
     def _eager(self) -> tuple[Side, Any]:
         prepared = self._prepared()
-        self._failed.random.restore()
+        self._failed.scene.restore()
         with dynamo.eager_stance():
             side = prepared.run(self._failed.cotangents)
         return side, random_state()
@@ -232,9 +232,7 @@ class _Reruns:
     def _prepared(self) -> Prepared:
         """Copies of the snapshot, which itself stays as it is."""
         snapshot = self._failed.snapshot
-        mirror = Mirror(
-            share_parameters=snapshot.mirror.shares_parameters, compiled_form=dynamo.compiled_form
-        )
+        mirror = snapshot.mirror.fresh()
         args, kwargs, _ = snapshot.copies
         target = mirror.target(snapshot.target)
         copies = mirror.arguments(args, kwargs, snapshot.names)
@@ -243,15 +241,3 @@ class _Reruns:
 
 def _raised(side: Side) -> bool:
     return side.error is not None or side.gradient_error is not None
-
-
-def _leaf(side: Side, mismatch: Mismatch) -> object:
-    """The leaf that a mismatch is about, on one side."""
-    path = mismatch.path
-    if mismatch.kind == "gradient":
-        return dict(side.gradients).get(path.removeprefix("gradient of "))
-    found = {leaf.path: leaf.value for leaf in [*side.arguments, *side.outputs]}
-    state = dict(side.state.values())
-    if path.endswith(".grad") and path not in state:
-        return getattr(state.get(path.removesuffix(".grad")), "grad", None)
-    return found.get(path, state.get(path))

@@ -16,11 +16,10 @@ from pytest_compileguard import dynamo
 from pytest_compileguard.isolation.mirror import Mirror
 from pytest_compileguard.isolation.quiet import silenced
 from pytest_compileguard.observation import Mismatch
-from pytest_compileguard.parity.comparison import Tolerance
 from pytest_compileguard.parity.side import Side
 from pytest_compileguard.parity.sides import SideComparison
 from pytest_compileguard.plan import Plan
-from pytest_compileguard.shadow_call import ComparedCall, Prepared, ShadowCall, run_in_float64
+from pytest_compileguard.shadow_call import ComparedCall, Prepared, ShadowCall
 
 
 class OtherImplementation:
@@ -51,8 +50,9 @@ class OtherImplementation:
         self._mirror.release()
         comparison = SideComparison(
             call=made.index,
-            tolerance=Tolerance(self._plan.rtol, self._plan.atol),
-            reference=lambda seed: self._in_float64(made, call, seed),
+            tolerance=call.tolerance,
+            reference=lambda seed: call.in_float64(seed, self._reference),
+            tf32=call.tf32,
         )
         found = comparison.compare_results(side, compiled)
         made.parity.leaves += found.leaves
@@ -61,11 +61,6 @@ class OtherImplementation:
         made.parity.unchecked |= found.unchecked
         made.parity.mismatches += [_against_reference(mismatch) for mismatch in found.mismatches]
         return prepared if side.error is None else None
-
-    def _in_float64(self, made: ShadowCall, call: ComparedCall, seed: int | None) -> Side | str:
-        if made.drew_random:
-            return "the call draws random numbers"
-        return run_in_float64(self._reference, call.snapshot, call.cotangents, seed)
 
 
 def _against_reference(mismatch: Mismatch) -> Mismatch:

@@ -18,7 +18,7 @@ from pytest_compileguard import dynamo
 from pytest_compileguard.compile_error import explain_error
 from pytest_compileguard.compiling import compiled, compiled_again, compiled_part, compiles_itself
 from pytest_compileguard.errors import IsolationError
-from pytest_compileguard.isolation.ambient import Ambient, ambient, random_state
+from pytest_compileguard.isolation.ambient import Ambient, ambient, random_state, tf32_in_force
 from pytest_compileguard.isolation.mirror import Mirror
 from pytest_compileguard.isolation.quiet import silenced
 from pytest_compileguard.isolation.shared import Shared
@@ -27,9 +27,6 @@ from pytest_compileguard.locating import locate
 from pytest_compileguard.observation import Departure, Reproduction
 from pytest_compileguard.other_implementation import OtherImplementation
 from pytest_compileguard.parity.comparison import Tolerance
-from pytest_compileguard.parity.gradients import Cotangents
-from pytest_compileguard.parity.side import Side
-from pytest_compileguard.parity.sides import SideComparison
 from pytest_compileguard.plan import Plan
 from pytest_compileguard.reproduction.saving import save
 from pytest_compileguard.shadow_call import (
@@ -37,11 +34,11 @@ from pytest_compileguard.shadow_call import (
     Prepared,
     ShadowCall,
     Timeable,
+    convolves,
     device_of,
     has_lazy_parameters,
     held_parameters,
     inputs_text,
-    run_in_float64,
     whole_step,
     why_not_isolated,
 )
@@ -61,6 +58,7 @@ class Shadow:
         self._mirrors: tuple[Mirror, Mirror, Mirror] | None = None
         self._compiled: Callable[..., Any] | None = None
         self._compile_ids: set[str] = set()
+        self._convolves = False
         self._differentiates = any("backward" in code.co_names for code in own_code(target))
         """Whether a call runs a backward pass, and so adds to gradients."""
         self.last: Timeable | None = None
@@ -228,30 +226,24 @@ class Shadow:
         if actual.gradient_error is not None and expected.gradient_error is None:
             made.compile_error = explain_error(actual.gradient_error)
 
-        def reference(seed: int | None) -> Side | str:
-            return self._reference(made, snapshot, before, expected.cotangents, seed)
-
-        def comparison_of() -> SideComparison:
-            tolerance = Tolerance(self._plan.rtol, self._plan.atol)
-            return SideComparison(call=made.index, tolerance=tolerance, reference=reference)
-
-        comparison = comparison_of()
+        self._convolves |= convolves(made.trace)
+        failed = ComparedCall(
+            index=made.index,
+            snapshot=snapshot,
+            scene=before,
+            ambient=modes,
+            cotangents=expected.cotangents,
+            tolerance=Tolerance(self._plan.rtol, self._plan.atol),
+            tf32=tf32_in_force(convolves=self._convolves),
+            drew_random=made.drew_random,
+        )
+        comparison = failed.comparison()
         made.parity = comparison.compare(expected, actual)
         comparison.compare_surroundings(drawn.snapshot.values(), left.snapshot.values())
         # Dynamo fills lazy parameters before it traces, with other draws than eager.
         told = actual.error is None and not has_lazy_parameters(snapshot)
         if told and not left.random.same_tensors_drawn(drawn.random):
             comparison.report_random_state()
-        failed = ComparedCall(
-            index=made.index,
-            snapshot=snapshot,
-            random=before.random,
-            scene=before,
-            ambient=modes,
-            cotangents=expected.cotangents,
-            comparison=comparison_of,
-            reference=reference,
-        )
         if made.parity.mismatches:
             self._keep(failed)
         other = self._other.compare(made, actual, failed) if self._other is not None else None
@@ -269,27 +261,4 @@ class Shadow:
         if self._mirrors is not None and self.failed is None:
             self.failed = dataclasses.replace(failed, parameters=held_parameters(failed.snapshot))
             kept, *sides = self._mirrors
-            fresh = Mirror(
-                share_parameters=kept.shares_parameters,
-                copies_gradients=kept.copies_gradients,
-                compiled_form=dynamo.compiled_form,
-            )
-            self._mirrors = (fresh, sides[0], sides[1])
-
-    def _reference(
-        self,
-        made: ShadowCall,
-        snapshot: Prepared,
-        before: Scene,
-        cotangents: Cotangents,
-        seed: int | None,
-    ) -> Side | str:
-        """Run the call in float64, from the state that the snapshot kept."""
-        if made.drew_random:
-            return "the call draws random numbers"
-        found = before.now()
-        before.restore()
-        try:
-            return run_in_float64(snapshot.target, snapshot, cotangents, seed)
-        finally:
-            found.restore()
+            self._mirrors = (kept.fresh(), sides[0], sides[1])

@@ -12,7 +12,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from pytest_compileguard import dynamo
-from pytest_compileguard.isolation.ambient import Ambient, RandomState
+from pytest_compileguard.isolation.ambient import Ambient
 from pytest_compileguard.isolation.mirror import Mirror
 from pytest_compileguard.isolation.quiet import silenced
 from pytest_compileguard.isolation.surroundings import Scene
@@ -75,14 +75,33 @@ class ComparedCall:
     index: int
     snapshot: Prepared
     """Arguments and state as they were before the call. Its parameters may be shared."""
-    random: RandomState
     scene: Scene
     ambient: Ambient
     cotangents: Cotangents
-    comparison: Callable[[], SideComparison]
-    reference: Callable[[int | None], Side | str]
+    tolerance: Tolerance
+    tf32: bool
+    """Whether products of float32 numbers may keep only ten bits on a GPU."""
+    drew_random: bool
     parameters: tuple[tuple[torch.Tensor, torch.Tensor], ...] = ()
     """Shared parameters, and what they held; on the host, as the device may be full."""
+
+    def comparison(self) -> SideComparison:
+        """Make what compares two runs of it."""
+        return SideComparison(
+            call=self.index, tolerance=self.tolerance, reference=self.in_float64, tf32=self.tf32
+        )
+
+    def in_float64(self, seed: int | None, target: Any = None) -> Side | str:
+        """Make it in float64, by another target if one is given; or say why that can't be done."""
+        if self.drew_random:
+            return "the call draws random numbers"
+        found = self.scene.now()
+        self.scene.restore()
+        try:
+            made_by = self.snapshot.target if target is None else target
+            return run_in_float64(made_by, self.snapshot, self.cotangents, seed)
+        finally:
+            found.restore()
 
     def restore_parameters(self) -> None:
         """Give the snapshot parameters of its own where the test has changed them since."""
@@ -90,6 +109,12 @@ class ComparedCall:
             now = twin.detach()
             if not torch.equal(now.cpu(), held):
                 twin.data = held.to(now.device)
+
+
+def convolves(trace: dynamo.CallTrace) -> bool:
+    """Whether graphs that the call made torch capture hold a convolution."""
+    graphs = (e.payload for e in trace.events if "dynamo_output_graph" in e.metadata)
+    return any("conv" in graph for graph in graphs)
 
 
 def held_parameters(snapshot: Prepared) -> tuple[tuple[torch.Tensor, torch.Tensor], ...]:

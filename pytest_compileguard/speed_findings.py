@@ -17,6 +17,7 @@ from pytest_compileguard.observation import (
     SpeedObservation,
 )
 from pytest_compileguard.plan import Plan
+from pytest_compileguard.stats import Decision, side_of
 from pytest_compileguard.wording import counted, factor_digits, factor_text, first_of
 
 _QUIETER = "raise max_time_s, or time on a quieter machine"
@@ -130,11 +131,16 @@ def _sentence(status: Status, speed: Speed, limit: float | None) -> str:
 
 
 def _status(speed: Speed, limit: float | None) -> Status:
-    if limit is None or speed.speedup_low >= limit:
+    if limit is None:
         return "passed"
-    return "failed" if speed.speedup_high < limit else "inconclusive"
+    return _STATUSES[side_of(speed.speedup_low, speed.speedup_high, limit)]
 
 
+_STATUSES: dict[Decision, Status] = {
+    "above": "passed",
+    "below": "failed",
+    "undecided": "inconclusive",
+}
 _OTHER = {"device": "device time alone", "wall": "on the wall clock"}
 
 

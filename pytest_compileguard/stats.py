@@ -103,11 +103,14 @@ def ratio_interval(
 
 def decide(interval: Interval, limit: float) -> Decision:
     """Say on which side of the limit the true ratio lies; the limit itself counts as above."""
-    if not interval.defined:
-        return "undecided"
-    if interval.low >= limit:
+    return side_of(interval.low, interval.high, limit) if interval.defined else "undecided"
+
+
+def side_of(low: float, high: float, limit: float) -> Decision:
+    """Say the same of the bounds of an interval that is defined."""
+    if low >= limit:
         return "above"
-    return "below" if interval.high < limit else "undecided"
+    return "below" if high < limit else "undecided"
 
 
 def settled(interval: Interval, limit: float | None) -> bool:

@@ -67,13 +67,13 @@ class TraceFacts(Record):
     break_sites: tuple[BreakSite, ...]
     break_events: int
     recompiles: tuple[Recompile, ...]
+    """With the guard that failed. A compile id above ``n/0`` alone is none: torch also counts on
+    for closures that it keeps apart, and for instances that it matches by identity."""
     skipped: tuple[Fallback, ...]
     raised: tuple[Fallback, ...]
     """Frames whose compilation ended in an error that Dynamo hands on, unless told otherwise."""
     limit_hit: bool
     compile_time_s: float
-    unexplained: tuple[str, ...]
-    """Compile ids above ``n/0`` that came without a failed guard."""
 
 
 def read_trace(events: Sequence[TraceEvent], *, target: str, dynamic: bool | None) -> TraceFacts:
@@ -90,7 +90,6 @@ def read_trace(events: Sequence[TraceEvent], *, target: str, dynamic: bool | Non
     given_up = [e for cid, e in failed.items() if cid not in limit]
     breaks = _distinct_breaks(events, limit, frames)
     recompiles = _recompiles(events, frames, graphs, limit, dynamic=dynamic)
-    explained = {r.compile_id for r in recompiles}
     return TraceFacts(
         graph_ids=graph_ids,
         ops=_of_each(events, graph_ids, "graph_op_count"),
@@ -103,11 +102,6 @@ def read_trace(events: Sequence[TraceEvent], *, target: str, dynamic: bool | Non
         raised=tuple(_skip(e, frames) for e in given_up if not _is_given_up(e)),
         limit_hit=bool(limit),
         compile_time_s=_compile_time_s(events),
-        unexplained=tuple(
-            e.compile_id
-            for e in events
-            if e.metrics and not _is_first(e.compile_id) and e.compile_id not in explained
-        ),
     )
 
 
@@ -148,11 +142,6 @@ def _site(event: BreakEvent, *, events: int) -> BreakSite:
         events=events,
         call=event.call,
     )
-
-
-def _is_first(compile_id: str) -> bool:
-    """Whether this is the first compile of its frame."""
-    return compile_id == "" or compile_id.endswith("/0")
 
 
 def _frames(events: Iterable[TraceEvent], target: str) -> dict[str, Frame]:

@@ -103,6 +103,17 @@ class Mirror:
         self._state_storages = tensors.StorageCopies()
         self._leaves: list[NamedTensor] = []
 
+    def fresh(self) -> Mirror:
+        """Make another one that has copied nothing yet, of the same settings."""
+        return Mirror(
+            share_parameters=self.shares_parameters,
+            copies_gradients=self.copies_gradients,
+            compiled_form=self.compiled_form,
+            compiles=self.compiles,
+            widens=self._widens,
+            rounding=self._rounding,
+        )
+
     def target(self, real: Any) -> Any:
         """Bring the twin of the target to the target's present state, and return it."""
         self._passed, self._current, self._taken, self.keeps = {}, set(), None, True

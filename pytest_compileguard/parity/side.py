@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from pytest_compileguard.isolation.mirror import Mirror
+from pytest_compileguard.observation import MismatchKind
 from pytest_compileguard.parity.gradients import (
     Cotangents,
     NamedTensor,
@@ -19,6 +20,8 @@ from pytest_compileguard.parity.leaves import Leaf, leaves_of, tensors_of
 from pytest_compileguard.parity.state import new_tensors
 
 _SEED = 0x5EED
+GRADIENT_OF = "gradient of "
+"""How the path of a gradient begins."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,6 +37,16 @@ class Side:
     gradient_error: Exception | None
     accumulated: list[tuple[str, torch.Tensor | None]]
     """What stood in ``.grad`` when the call was through, by path."""
+
+    def leaf(self, path: str, kind: MismatchKind) -> Any:
+        """Look up what a mismatch of this path and kind is about; ``None`` if it is not there."""
+        if kind == "gradient":
+            return dict(self.gradients).get(path.removeprefix(GRADIENT_OF))
+        found = dict(self.state.values())
+        found |= {leaf.path: leaf.value for leaf in [*self.outputs, *self.arguments]}
+        if path.endswith(".grad") and path not in found:
+            return dict(self.accumulated).get(path.removesuffix(".grad"))
+        return found.get(path)
 
     def tensors(self) -> list[NamedTensor]:
         """All that the call gave, was given, met, and keeps."""

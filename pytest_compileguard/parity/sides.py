@@ -9,14 +9,13 @@ from typing import Any
 
 import torch
 
-from pytest_compileguard.isolation.ambient import tf32_in_force
 from pytest_compileguard.observation import Mismatch, MismatchKind
 from pytest_compileguard.parity.by_design import as_eager_would
 from pytest_compileguard.parity.comparison import IncomparableError, Tolerance, compare
 from pytest_compileguard.parity.errors_raised import same_error
 from pytest_compileguard.parity.leaves import Leaf, leaves_of
 from pytest_compileguard.parity.reference import acquits, within_precision
-from pytest_compileguard.parity.side import Side
+from pytest_compileguard.parity.side import GRADIENT_OF, Side
 from pytest_compileguard.parity.state import Twins, aliases, attribute_pairs, sharing_text
 
 _MOVED_RUNS = 6
@@ -48,6 +47,7 @@ class SideComparison:
         call: int,
         tolerance: Tolerance,
         reference: Callable[[int | None], Side | str],
+        tf32: bool,
     ) -> None:
         self._call = call
         self._tolerance = tolerance
@@ -55,7 +55,7 @@ class SideComparison:
         self._reference: Side | str | None = None
         self._moved: list[Side] | None = None
         self._twins: set[int] = set()
-        self._convolves = False
+        self._tf32 = tf32
         self.result = CallParity()
 
     def compare(self, eager: Side, compiled: Side) -> CallParity:
@@ -65,9 +65,6 @@ class SideComparison:
             return self.result
         objects = [twin for _, twin in eager.state.values() if not isinstance(twin, torch.Tensor)]
         self._twins = {id(twin) for twin in objects}
-        # Weights of convolutions have a dimension for each one of space.
-        tensors = [twin for _, twin in eager.state.values() if isinstance(twin, torch.Tensor)]
-        self._convolves = any(twin.requires_grad and twin.dim() > 2 for twin in tensors)  # noqa: PLR2004
         if not raised and self._paths(eager.outputs, compiled.outputs):
             self._leaves(eager.outputs, compiled.outputs, "value", form=True)
             self._aliasing(eager, compiled)
@@ -210,22 +207,22 @@ class SideComparison:
             self.result.gradients += 1
             if expected is None and _is_zero(found.get(path)):
                 continue  # AOTAutograd gives zeros where eager sees no path
-            self._leaf(f"gradient of {path}", found.get(path), expected, "gradient", form=False)
+            self._leaf(f"{GRADIENT_OF}{path}", found.get(path), expected, "gradient", form=False)
 
     def _acquitted(self, path: str, kind: MismatchKind, actual: Any, expected: Any) -> bool:
         if not isinstance(expected, torch.Tensor) or expected.layout != torch.strided:
             return False
         if self._tolerance.explicit:
             return False
-        tf32 = expected.device.type == "cuda" and tf32_in_force(convolves=self._convolves)
+        tf32 = self._tf32 and expected.is_cuda
         if within_precision(actual.detach(), expected.detach(), tf32=tf32):
             return True
         if self._reference is None:
             self._reference = self._make_reference(None)
         if isinstance(self._reference, str):
             return False
-        exact = _find(self._reference, path, kind)
-        if exact is None:
+        exact = self._reference.leaf(path, kind)
+        if not isinstance(exact, torch.Tensor):
             return False
         leaves = actual.detach(), expected.detach(), exact.detach()
         return acquits(*leaves) or acquits(*leaves, self._moved_leaves(path, kind))
@@ -234,8 +231,8 @@ class SideComparison:
         if self._moved is None:
             runs = [self._make_reference(seed) for seed in range(_MOVED_RUNS)]
             self._moved = [run for run in runs if isinstance(run, Side)]
-        found = [_find(side, path, kind) for side in self._moved]
-        return [leaf.detach() for leaf in found if leaf is not None]
+        found = [side.leaf(path, kind) for side in self._moved]
+        return [leaf.detach() for leaf in found if isinstance(leaf, torch.Tensor)]
 
     def _report(self, path: str, kind: MismatchKind, message: str) -> None:
         self.result.mismatches.append(
@@ -245,16 +242,3 @@ class SideComparison:
 
 def _is_zero(gradient: torch.Tensor | None) -> bool:
     return gradient is not None and not bool(gradient.any())
-
-
-def _find(side: Side, path: str, kind: MismatchKind) -> torch.Tensor | None:
-    """Look the same leaf up in the reference."""
-    if kind == "gradient":
-        found = dict(side.gradients).get(path.removeprefix("gradient of "))
-    else:
-        state = dict(side.state.values())
-        leaves = {leaf.path: leaf.value for leaf in [*side.outputs, *side.arguments]}
-        found = leaves.get(path, state.get(path))
-        if found is None and path.endswith(".grad"):
-            found = dict(side.accumulated).get(path.removesuffix(".grad"))
-    return found if isinstance(found, torch.Tensor) else None

@@ -104,7 +104,7 @@ def _settings(failed: ComparedCall, target: Any, plan: Plan, folder: Path) -> di
 def _save_call(failed: ComparedCall, file: Path, missing: list[str]) -> bool:
     """Save arguments and random state; whether they load without running code."""
     args, kwargs, _ = failed.snapshot.copies
-    random = failed.random
+    random = failed.scene.random
     saved = {"args": args, "kwargs": kwargs, "rng": random.cpu, "cuda_rng": list(random.cuda)}
     if problem := _saved(saved, file):
         missing.append(f"the arguments of the call can't be saved: {problem}")
