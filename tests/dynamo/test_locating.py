@@ -10,7 +10,11 @@ import pytest
 import torch
 from torch._inductor.decomposition import decompositions
 
-from pytest_compileguard.observation import Departure, ParityObservation
+from pytest_compileguard.guard import CompileGuard
+from pytest_compileguard.observation import Departure, NotObserved, ParityObservation
+from pytest_compileguard.options import Options
+from pytest_compileguard.spec import CompileCheck
+from pytest_compileguard.verdict import judge
 from tests.conftest import RunSuite
 from tests.dynamo.checked import Checked, check
 
@@ -300,3 +304,31 @@ def test_test_and_the_next_one_see_nothing_of_it(target: str, run_suite: RunSuit
     departure = run.checks[1]["departure"] or run.checks[0]["departure"]
     assert departure["stage"] in ("scaled", "of the target"), run.text
     assert departure["call"] == 0
+
+
+SCALE = [2.0]
+
+
+def scaled(x: torch.Tensor) -> torch.Tensor:
+    return x * SCALE[0]
+
+
+def test_rerun_meets_the_globals_that_the_call_met() -> None:
+    guard = CompileGuard(
+        nodeid="t.py::t",
+        spec=CompileCheck(backend=outputs(lambda out: out + 1)),
+        options=Options(no_timing=True),
+    )
+    try:
+        guard(scaled)(torch.ones(3))
+        SCALE[0] = 7.0
+        ((made, observation),) = guard.finish()
+    finally:
+        guard.close()
+        left, SCALE[0] = SCALE[0], 2.0
+    found = departure_of(
+        Checked(judge(made.plan, observation, None, NotObserved(reason="no baseline here")))
+    )
+    assert found.extreme is not None
+    assert (found.extreme.compiled, found.extreme.eager) == ("3", "2")
+    assert left == 7.0  # as the test left it
