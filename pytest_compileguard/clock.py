@@ -11,10 +11,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from itertools import repeat
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 Call = Callable[[], object]
-ClockName = Literal["cuda_event", "perf_counter"]
 
 _EVENT_RESOLUTION_S = 0.5e-6
 _MS_PER_S = 1e3

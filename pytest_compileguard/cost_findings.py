@@ -6,6 +6,7 @@ import msgspec
 
 from pytest_compileguard.finding import Finding, Status
 from pytest_compileguard.limit_findings import NOTHING_COMPILED
+from pytest_compileguard.metrics import completed_recompiles
 from pytest_compileguard.observation import (
     CompileObservation,
     LaunchObservation,
@@ -27,7 +28,7 @@ _START_COLD = (
     "TORCHINDUCTOR_FORCE_DISABLE_CACHES=1"
 )
 _COMPILE_LESS = (
-    "compile less: fewer recompiles (dynamic=True), fewer graphs, a cheaper mode; "
+    "compile less: fewer recompiles, fewer graphs, a cheaper mode; "
     "TORCH_LOGS=dynamo ends with what took the time"
 )
 
@@ -88,7 +89,10 @@ def _judged(finding: Finding, seen: CompileObservation, limit: float) -> Finding
 
 def _made(seen: CompileObservation) -> str:
     caches = f"{counted(seen.cache_hits, 'hit')}, {counted(seen.cache_misses, 'miss', 'misses')}"
-    graphs, recompiles = counted(seen.graphs, "graph"), counted(len(seen.recompiles), "recompile")
+    graphs, recompiles = (
+        counted(seen.graphs, "graph"),
+        counted(completed_recompiles(seen), "recompile"),
+    )
     return f"{graphs}, {recompiles}; torch's caches: {caches}"
 
 

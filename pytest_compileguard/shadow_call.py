@@ -1,4 +1,4 @@
-"""What one guarded call consists of, and what it left: the records that ``shadow`` makes."""
+"""What one guarded call consists of, what it left, and how it is made again."""
 
 from __future__ import annotations
 

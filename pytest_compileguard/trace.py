@@ -1,4 +1,4 @@
-"""Turns torch's trace events into compile facts. Pure: no torch, no logging.
+"""Turns torch's trace events into compile facts: no torch, no logging.
 
 The rules are those that torch's own tools follow (``TORCH_LOGS``, tlparse), except
 for the number of graph breaks. Torch reports one break again for each caller of an

@@ -1,7 +1,7 @@
 """The only room that knows torch's private compiler names.
 
-One passive handler on torch's structured trace sees every compile; nothing is
-wrapped or patched. torch's own counters, and the regions that a profiler sees
+One passive handler on torch's structured trace sees every compile: no fact comes from a
+wrapped backend or a patched function. torch's own counters, and the regions that a profiler sees
 running, are the cross-checks. ``ensure_understood`` tries all of it out once per
 process and fails closed on a torch that answers otherwise.
 """

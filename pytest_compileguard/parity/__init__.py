@@ -1,6 +1,7 @@
 """Compares the two sides of a shadow call.
 
-``leaves`` takes nested values apart, ``comparison`` judges one leaf, ``gradients``
-differentiates a call, ``reference`` settles disputes by a float64 run, and ``sides``
-compares two whole calls: outputs, mutations, aliasing, state, gradients, exceptions.
+``side`` runs one of them: ``leaves`` takes its nested values apart, ``state`` what it met,
+``gradients`` differentiates it. ``sides`` compares both: ``comparison`` judges one leaf,
+``by_design`` knows what compiling changes on purpose, ``errors_raised`` compares exceptions,
+``reference`` settles disputes by a float64 run, ``extreme`` finds the worst element.
 """

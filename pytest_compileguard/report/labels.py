@@ -28,6 +28,13 @@ def status_label(status: Status) -> str:
     return status.replace("_", " ")
 
 
+def verdict_label(outcome: Status, *, fails: bool, expected: bool) -> str:
+    """Say how a check counts: strict ones fail by what is unclear; some are meant to fail."""
+    if fails:
+        return "xfailed" if expected else "failed"
+    return status_label(outcome)
+
+
 def shown_findings(verdict: Verdict) -> tuple[Finding, ...]:
     """Leave out the preconditions that hold: nobody asked for them, nobody needs to read them."""
     return tuple(

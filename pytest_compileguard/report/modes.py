@@ -11,6 +11,7 @@ from pytest_compileguard.observation import (
     LaunchObservation,
     MemoryObservation,
 )
+from pytest_compileguard.report.labels import verdict_label
 from pytest_compileguard.report.plain_text import plain_line
 from pytest_compileguard.speed_findings import speed_text
 from pytest_compileguard.wording import bytes_text, factor_text, seconds_text
@@ -68,7 +69,7 @@ def _row(verdict: Verdict) -> tuple[str, ...]:
         else _UNKNOWN,
         bytes_text(memory.compiled_bytes) if isinstance(memory, MemoryObservation) else _UNKNOWN,
         str(launches.compiled_kernels) if isinstance(launches, LaunchObservation) else _UNKNOWN,
-        "failed" if verdict.fails else verdict.outcome.replace("_", " "),
+        verdict_label(verdict.outcome, fails=verdict.fails, expected=verdict.expected),
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pytest_compileguard.environment import Environment
 from pytest_compileguard.finding import Finding
 from pytest_compileguard.report.contract import CheckReport
-from pytest_compileguard.report.labels import finding_label, status_label
+from pytest_compileguard.report.labels import finding_label, verdict_label
 from pytest_compileguard.wording import counted, factor_text
 
 NOT_KNOWN = "-"
@@ -18,10 +18,8 @@ VERDICTS = ("failed", "inconclusive", "not checked", "xfailed", "passed")
 
 
 def verdict_word(check: CheckReport) -> str:
-    """Say the verdict of a check as it counts: strict checks fail by what is unclear."""
-    if check.expected:
-        return "xfailed"
-    return "failed" if check.fails else status_label(check.outcome)
+    """Say the verdict of a check as it counts."""
+    return verdict_label(check.outcome, fails=check.fails, expected=check.expected)
 
 
 def by_urgency(checks: Sequence[CheckReport]) -> list[CheckReport]:

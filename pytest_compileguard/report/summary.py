@@ -18,6 +18,7 @@ from pytest_compileguard.report.labels import (
     metric_label,
     shown_findings,
     status_label,
+    verdict_label,
 )
 from pytest_compileguard.report.modes import mode_lines
 from pytest_compileguard.report.plain_text import plain, plain_line, relative, shortened
@@ -273,9 +274,7 @@ def _is_red(verdict: Verdict) -> bool:
 
 
 def _verdict(verdict: Verdict) -> str:
-    if verdict.fails and verdict.expected:
-        return "xfailed"
-    return "failed" if verdict.fails else status_label(verdict.outcome)
+    return verdict_label(verdict.outcome, fails=verdict.fails, expected=verdict.expected)
 
 
 _GRAPHS = _Column(heading="graphs", cell=_graphs)
