@@ -11,6 +11,7 @@ its values: what was mixed up, or edited by hand, is refused instead of compared
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 import json
 import re
@@ -38,6 +39,7 @@ MAX_BYTES = 20_000_000
 _CONFLICT = re.compile(rb"^(<{7}|\|{7}|={7}|>{7})( .*)?\r?$", re.MULTILINE)
 _SHOWN_CHARACTERS = 100
 _SEAL_LENGTH = 12
+_FIRST_SEALED = 2
 _MIXED_UP = "edited by hand, or mixed up by a merge of git (which compileguard merge mends)"
 
 
@@ -106,10 +108,17 @@ def _decoded(data: bytes, file_type: type[Any]) -> Any:
         # Each of two equal keys may be the wanted one; JSON readers silently take the last.
         raise DamagedError(f"{_json_path(twin)}: this key stands there twice")
     for key, column, entry in _entries_of(raw):
-        if entry.get("seal") not in (None, _seal(key, column, entry)):
+        if not _is_as_recorded(raw["schema"], key, column, entry):
             where = _json_path(("entries", key, column))
             raise DamagedError(f"{where}: is not as it was recorded: {_MIXED_UP}")
     return _unsealed(file)
+
+
+def _is_as_recorded(schema: int, key: str, column: str, entry: Mapping[str, Any]) -> bool:
+    """Compare with the seal; schema 1 had none, nor what schema 2 added with it."""
+    if schema >= _FIRST_SEALED:
+        return bool(entry.get("seal") == _seal(key, column, entry))
+    return not entry.keys() & {"seal", "inputs"}
 
 
 def _is_plain(data: bytes, raw: Any) -> bool:
@@ -198,6 +207,8 @@ def _flaw_of_text(data: bytes) -> str | None:
     """Find what is wrong with a text before it is looked at as JSON."""
     if not data.strip():
         return "the file is empty"
+    if data.startswith(codecs.BOM_UTF8):
+        return "line 1: begins with a byte order mark; save it as UTF-8 without one"
     try:
         data.decode("utf-8")
     except UnicodeDecodeError as wrong:

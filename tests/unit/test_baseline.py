@@ -394,7 +394,8 @@ def test_an_entry_older_than_the_record_of_inputs_can_be_improved(store: Store) 
     path = store.facts_place(NODEID).path
     document = json.loads(path.read_bytes())
     (entry,) = document["entries"]["test_mlp::ToyModel"].values()
-    entry["inputs"] = entry["seal"] = None
+    del entry["inputs"], entry["seal"]
+    document["schema"] = 1
     path.write_text(json.dumps(document), encoding="utf-8")
     done = record(store, [make_verdict()], Wish(mode="improved"))
     (line,) = done.changed

@@ -82,6 +82,13 @@ def text(old: str, new: str) -> bytes:
     return GOOD.replace(old.encode(), new.encode(), 1)
 
 
+def without_seal(field: str, value: int) -> bytes:
+    """The good file with a number edited by hand, and the seal deleted that would tell."""
+    raw = json.loads(changed(*ROW, field, value=value))
+    del raw["entries"][ROW[1]][ROW[2]]["seal"]
+    return json.dumps(raw, indent=2).encode()
+
+
 ROW = ("entries", "test_mlp::ToyModel", "cpu torch 2.13")
 AT = '$.entries["test_mlp::ToyModel"]["cpu torch 2.13"]'
 CONFLICT = b"<<<<<<< HEAD\n" + GOOD + b"=======\n" + GOOD + b">>>>>>> topic\n"
@@ -107,7 +114,7 @@ DAMAGED = {
     ),
     "not UTF-8": (GOOD.replace(b"forward", b"f\xf6rward", 1), "line 8: not UTF-8 (byte 0xf6)"),
     "UTF-16": (GOOD.decode().encode("utf-16"), "line 1: not UTF-8 (byte 0xff)"),
-    "byte order mark": (b"\xef\xbb\xbf" + GOOD, "line 1: JSON is malformed: invalid character"),
+    "byte order mark": (b"\xef\xbb\xbf" + GOOD, "line 1: begins with a byte order mark; save it"),
     "lone surrogate": (text("inductor", "\\ud800"), "line 5: JSON is malformed: unexpected end"),
     "control character": (text("inductor", "a\x01b"), "line 5: JSON is malformed: invalid"),
     "text for number": (changed(*ROW, "ops", value="12"), f"{AT}.ops: Expected `int`, got `str`"),
@@ -131,6 +138,9 @@ DAMAGED = {
     ),
     "wrong element": (changed(*ROW, "breaks", value=["a", 1]), f"{AT}.breaks[1]: Expected `str`"),
     "deep value": (changed(*ROW, "recorded", "cuda", value=1), f"{AT}.recorded.cuda: Expected"),
+    "no seal": (without_seal("graph_breaks", 0), f"{AT}: is not as it was recorded"),
+    "null for a seal": (changed(*ROW, "seal", value=None), f"{AT}: is not as it was recorded"),
+    "older schema with a seal": (changed("schema", value=1), '$.entries["test_a::f"]'),
     "no entry": (changed(*ROW, value=None), f"{AT}: Expected `object`, got `null`"),
     "no columns": (
         changed("entries", "test_a::f", value=[]),
