@@ -41,18 +41,32 @@ class Revision(Record):
         Raises:
             GitError: It lies outside.
         """
-        absolute = Path.cwd() / path
+        return self.paths_of(path)[0]
+
+    def paths_of(self, path: Path) -> tuple[str, ...]:
+        """Give the paths that a file may have within the repository: as named, and behind links.
+
+        Raises:
+            GitError: It lies outside.
+        """
+        absolute = Path(os.path.normpath(Path.cwd() / path))
         # The file itself may not exist, and a link below the root is what the commit knows.
-        for root in (self.root, self.root.resolve()):
-            for candidate in (absolute, absolute.resolve()):
-                if candidate.is_relative_to(root):
-                    return candidate.relative_to(root).as_posix()
-        raise GitError(f"{path}: lies outside the repository {self.root}, so no revision has it")
+        found = {
+            candidate.relative_to(root).as_posix(): None
+            for root in (self.root, self.root.resolve())
+            for candidate in (absolute, (Path.cwd() / path).resolve())
+            if candidate.is_relative_to(root)
+        }
+        if not found:
+            raise GitError(
+                f"{path}: lies outside the repository {self.root}, so no revision has it"
+            )
+        return tuple(found)
 
     def files(self, folder: Path) -> tuple[str, ...]:
         """List the files below a folder, as paths within the repository."""
-        inside = self.path_of(folder)
-        where = [] if inside == "." else ["--", f":(literal){inside}"]
+        paths = self.paths_of(folder)
+        where = [] if "." in paths else ["--", *(f":(literal){inside}" for inside in paths)]
         listed = _git(self.root, "ls-tree", "-r", "-z", "--name-only", self.commit, *where)
         return tuple(name for name in listed.decode("utf-8", "surrogateescape").split("\0") if name)
 
@@ -67,6 +81,8 @@ def revision(name: str, folder: Path) -> Revision:
     Raises:
         GitError: There is no git, no repository, or no such revision.
     """
+    if ":" in name:
+        raise GitError(f"{name!r}: give a revision alone, such as HEAD, without a path after it")
     root = _git(folder, "rev-parse", "--show-toplevel").decode("utf-8", "surrogateescape")
     try:
         found = _git(
@@ -99,23 +115,31 @@ class Merge(Record):
     theirs: bytes
 
 
-def merge_of(path: Path) -> Merge | None:
-    """Find the sides of the merge that a file is in, or came from; ``None``: there is none.
+def merge_of(path: Path, data: bytes) -> Merge | None:
+    """Find the sides of the merge that made this text of a file; ``None``: no merge did.
 
     They are exact, which the file between its conflict markers is not: git merged the rest of
-    its lines without knowing what they mean.
+    its lines without knowing what they mean. Of a text that was changed since, or that no merge
+    made, the sides of a merge would lose what was added: they are not given.
     """
     name, folder = f"./{path.name}", path.parent
     sources = (
-        (":1:", ":2:", ":3:"),  # unmerged in the index
-        (_fork(folder, "HEAD", "MERGE_HEAD"), "HEAD:", "MERGE_HEAD:"),  # taken as merged
-        (_fork(folder, "HEAD^1", "HEAD^2"), "HEAD^1:", "HEAD^2:"),  # committed
+        ("", ":1:", ":2:", ":3:"),  # unmerged in the index
+        (":0:", _fork(folder, "HEAD", "MERGE_HEAD"), "HEAD:", "MERGE_HEAD:"),  # taken as merged
+        ("HEAD:", _fork(folder, "HEAD^1", "HEAD^2"), "HEAD^1:", "HEAD^2:"),  # committed
     )
-    for before, first, second in sources:
+    for made, before, first, second in sources:
+        if made and not _is_same_text(_shown(folder, f"{made}{name}"), data):
+            continue
         ours, theirs = _shown(folder, f"{first}{name}"), _shown(folder, f"{second}{name}")
         if ours is not None and theirs is not None:
             return Merge(base=_shown(folder, f"{before}{name}"), ours=ours, theirs=theirs)
     return None
+
+
+def _is_same_text(stored: bytes | None, data: bytes) -> bool:
+    """Whether git has this text, with whatever ends of lines it checks out."""
+    return stored is not None and stored.replace(b"\r\n", b"\n") == data.replace(b"\r\n", b"\n")
 
 
 def _fork(folder: Path, first: str, second: str) -> str:

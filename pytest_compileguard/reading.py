@@ -74,7 +74,8 @@ def read_at(revision: Revision, path: Path, file_type: type[F]) -> F | None:
         BaselineError: It is damaged there, or can't be looked up.
     """
     try:
-        data = revision.read(revision.path_of(path))
+        texts = (revision.read(inside) for inside in revision.paths_of(path))
+        data = next((text for text in texts if text is not None), None)
         return None if data is None else decode(data, file_type)
     except (DamagedError, GitError) as error:
         where = printable(f"{path} at {revision.label}")

@@ -16,12 +16,13 @@ from pytest_compileguard.baseline import (
     timing_key,
 )
 from pytest_compileguard.change import Entry, difference, is_equal, is_improved
-from pytest_compileguard.entries import NO_FACTS, NO_TIMINGS, F, printable
+from pytest_compileguard.entries import NO_FACTS, NO_TIMINGS, F, TimingEntry, printable
 from pytest_compileguard.environment import Environment
 from pytest_compileguard.finding import Verdict
 from pytest_compileguard.metrics import NOISE_THRESHOLD
 from pytest_compileguard.observation import Record
 from pytest_compileguard.options import UpdateMode
+from pytest_compileguard.places import Place
 from pytest_compileguard.pruning import (
     Pruning,
     WholeModule,
@@ -30,7 +31,7 @@ from pytest_compileguard.pruning import (
     timings_pruning,
 )
 from pytest_compileguard.storable import environment_of, facts_entry, timing_entry
-from pytest_compileguard.store import Place, Store
+from pytest_compileguard.store import Store
 
 Outcome = Literal["added", "changed", "kept", "left"]
 
@@ -197,9 +198,16 @@ def _changed(file: F, *, slots: Iterable[_Slot], prunings: Sequence[Pruning], wi
     entries: dict[str, Mapping[str, Any]] = dict(file.entries)
     for slot in slots:
         columns = entries.get(slot.key, {})
-        if _fate(columns.get(slot.column), slot.entry, wish) in ("added", "changed"):
+        if _fate(_stored(columns, slot), slot.entry, wish) in ("added", "changed"):
             entries[slot.key] = {**columns, slot.column: slot.entry}
     return msgspec.structs.replace(file, entries=entries)
+
+
+def _stored(columns: Mapping[str, Any], slot: _Slot) -> Entry | None:
+    """Find what is stored in this place; of another device model, whose name is cut alike, none."""
+    old: Entry | None = columns.get(slot.column)
+    timed = isinstance(old, TimingEntry)
+    return None if timed and old.recorded.device != slot.entry.recorded.device else old  # type: ignore[union-attr]
 
 
 def _fate(old: Entry | None, new: Entry, wish: Wish) -> Outcome:
@@ -215,7 +223,7 @@ def _fate(old: Entry | None, new: Entry, wish: Wish) -> Outcome:
 def _outcome(before: F, slot: _Slot, wish: Wish) -> _Outcome:
     """Tell what became of one entry."""
     columns: Mapping[str, Any] = before.entries.get(slot.key, {})
-    old = columns.get(slot.column)
+    old = _stored(columns, slot)
     fate = _fate(old, slot.entry, wish)
     told = slot.told if fate == "added" else ""
     if fate == "changed" and old is not None:

@@ -1,4 +1,4 @@
-"""The files of baselines: where they stand, locking, and replacing them whole.
+"""The files of baselines: locking them, and replacing them whole.
 
 Each folder of baselines has one hidden folder ``.lock``. It holds the lock file and, for an
 instant, the new text of a file; its own ``.gitignore`` hides it from version control. The lock
@@ -13,7 +13,6 @@ import os
 import secrets
 import stat
 from contextlib import ExitStack, contextmanager, suppress
-from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -30,29 +29,23 @@ from pytest_compileguard.entries import (
 from pytest_compileguard.entry_text import DamagedError, encode
 from pytest_compileguard.errors import BaselineError
 from pytest_compileguard.git import Revision
-from pytest_compileguard.observation import Record
+from pytest_compileguard.places import (
+    LOCK_FOLDER,
+    TIMINGS,
+    Place,
+    module_path,
+    place_in,
+    without_module,
+)
 from pytest_compileguard.reading import bytes_of, read, read_at, read_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-FOLDER = "__compileguard__"
-LOCK_FOLDER = ".lock"
-
 _MAKE_ROOM = (
     "nothing was changed in it; see that its folder exists, is writable and has free space, "
     "or choose another with --compileguard-baseline-dir"
 )
-
-
-class Place(Record):
-    """Where one file stands."""
-
-    anchor: Path
-    """The folder that the user chose or made; below it no symbolic link is followed."""
-    home: Path
-    """The folder of baselines, with the lock of all files in and below it."""
-    path: Path
 
 
 class Store(msgspec.Struct, frozen=True):
@@ -68,11 +61,11 @@ class Store(msgspec.Struct, frozen=True):
 
     def facts_place(self, nodeid: str) -> Place:
         """The facts file of the module that a test stands in."""
-        return self._place(nodeid, f"{_module(nodeid).name.removesuffix('.py')}.json")
+        return self._place(nodeid, f"{module_path(nodeid).name.removesuffix('.py')}.json")
 
     def timings_place(self, nodeid: str, device_slug: str) -> Place:
         """The timings of one device model, for the folder that a test stands in."""
-        return self._place(nodeid, "timings", f"{device_slug}.json")
+        return self._place(nodeid, TIMINGS, f"{device_slug}.json")
 
     def facts(self, nodeid: str) -> FactsFile:
         """Read the facts of a test's module; without entries if there is no file.
@@ -157,16 +150,26 @@ class Store(msgspec.Struct, frozen=True):
         return read_at(self.revision, path, file_type)
 
     def _files(self, folder: Path) -> list[Path]:
+        """List the files in a folder, by where they are, or would be, in the working tree."""
         if self.revision is None:
             return sorted(folder.glob("*.json"))
-        names = self.revision.files(folder)
-        return [self.revision.root / name for name in names if name.endswith(".json")]
+        names = map(PurePosixPath, self.revision.files(folder))
+        tops = self.revision.paths_of(folder)
+        return [folder / n.name for n in names if n.suffix == ".json" and str(n.parent) in tops]
+
+    def neighbours(self, nodeid: str) -> list[Path]:
+        """List the facts files of the folder that a test's module has its own in.
+
+        Raises:
+            GitError: The revision can't be asked.
+        """
+        return self._files(self.facts_place(nodeid).path.parent)
 
     def _place(self, nodeid: str, *names: str) -> Place:
         if "\0" in nodeid:
-            raise _without_module(nodeid)
+            raise without_module(nodeid)
         module = nodeid.partition("::")[0]
-        return _place_of(self.rootpath, self.baseline_dir, module, names)
+        return place_in(self.rootpath, self.baseline_dir, module, names)
 
     @contextmanager
     def _locked(self, place: Place) -> Iterator[None]:
@@ -189,41 +192,6 @@ class Store(msgspec.Struct, frozen=True):
             except OSError as error:
                 raise _unwritable(place, error) from error
             yield
-
-
-@lru_cache(maxsize=1024)
-def _place_of(
-    rootpath: Path, baseline_dir: Path | None, nodeid: str, names: tuple[str, ...]
-) -> Place:
-    module = _module(nodeid)
-    if baseline_dir is None:
-        anchor = rootpath / module.parent
-        home = anchor / FOLDER
-        return Place(anchor=anchor, home=home, path=home.joinpath(*names))
-    folder = baseline_dir.joinpath(*_parts_inside(module.parent))
-    return Place(anchor=baseline_dir, home=baseline_dir, path=folder.joinpath(*names))
-
-
-def _module(nodeid: str) -> PurePosixPath:
-    """The path in a node id. Pytest writes slashes; a hand-written id may have backslashes."""
-    module = PurePosixPath(nodeid.partition("::")[0].replace("\\", "/"))
-    if not module.name:
-        raise _without_module(nodeid)
-    return module
-
-
-def _without_module(nodeid: str) -> BaselineError:
-    return BaselineError(
-        f"node id {printable(nodeid)!r}: names no test module, so it has no baseline; "
-        "a node id reads tests/test_x.py::test_name"
-    )
-
-
-def _parts_inside(folder: PurePosixPath) -> list[str]:
-    """Name the folders so that they can't lead out of the one that they are joined to."""
-    names = {"..": "__up__", "/": "__root__", "//": "__root__"}
-    # A colon would make a drive, or a hidden stream, on Windows.
-    return [names.get(part, part.replace(":", "_")) for part in folder.parts]
 
 
 def _refuse_links(place: Place) -> None:

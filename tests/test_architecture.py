@@ -74,6 +74,7 @@ ROOMS: dict[str, Room] = {
     "entry_text": Room(),
     "storable": Room(),
     "reading": Room(),
+    "places": Room(),
     "store": Room(),
     "baseline": Room(),
     "change": Room(),

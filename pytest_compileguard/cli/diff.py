@@ -9,8 +9,6 @@ from pytest_compileguard.change import change_of, difference, is_comparable, is_
 from pytest_compileguard.cli.output import DIFFERENT, FINE, Output, Table
 from pytest_compileguard.cli.show import item_data
 from pytest_compileguard.cli.tree import Item, read_tree
-from pytest_compileguard.entries import printable
-from pytest_compileguard.errors import BaselineError
 from pytest_compileguard.metrics import NOISE_THRESHOLD
 from pytest_compileguard.observation import Record
 from pytest_compileguard.wording import counted
@@ -41,19 +39,17 @@ def run(arguments: argparse.Namespace) -> Output:
     trees = read_tree(arguments.before), read_tree(arguments.after)
     for tree in trees:
         tree.refuse_problems()
-    if not any(tree.files for tree in trees):
-        raise BaselineError(
-            f"{printable(arguments.before)}, {printable(arguments.after)}: neither holds baselines"
-        )
+        tree.refuse_empty()
     found = _differences(trees[0].items(), trees[1].items())
     if arguments.regressions:
         found = [difference for difference in found if difference.kind == "worse"]
+    nothing = "no regression" if arguments.regressions else "no difference"
     counts = ", ".join(f"{sum(d.kind == kind for d in found)} {kind}" for kind in _ORDER)
     rows = tuple((d.kind, d.check, d.column, d.told) for d in found)
     return Output(
         code=DIFFERENT if found else FINE,
         tables=(Table(title="differences", columns=("", "check", "for", "what"), rows=rows),),
-        lines=(f"{counted(len(found), 'difference')}: {counts}" if found else "no difference",),
+        lines=(f"{counted(len(found), 'difference')}: {counts}" if found else nothing,),
         data={"schema": 1, "differences": [_data(difference) for difference in found]},
     )
 

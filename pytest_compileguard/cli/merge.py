@@ -16,7 +16,7 @@ import msgspec
 
 from pytest_compileguard.change import Entry, difference, is_equal
 from pytest_compileguard.cli.conflict import Sides, sides_of
-from pytest_compileguard.cli.output import DIFFERENT, FINE, Output
+from pytest_compileguard.cli.output import DIFFERENT, ERROR, FINE, Output
 from pytest_compileguard.cli.tree import (
     StoredFile,
     bytes_of_file,
@@ -35,6 +35,11 @@ from pytest_compileguard.store import Store
 from pytest_compileguard.wording import counted
 
 HELP = "merge fragments of other jobs into a tree, and mend files with conflict markers of git"
+
+_NO_SIDES = (
+    "no merge of git left it like this, so it has no sides to merge; restore it from version "
+    "control, or delete it and record again"
+)
 
 _Columns = Mapping[str, Entry]
 
@@ -58,19 +63,28 @@ def run(arguments: argparse.Namespace) -> Output:
     root = Path(arguments.into)
     if not root.exists():
         raise BaselineError(f"--into: {printable(str(root))!r}: no such folder")
-    mended, conflicts = _mend(root, arguments.prefer)
+    if not arguments.fragments:
+        read_tree(str(root)).refuse_empty()
+    mended, conflicts, damaged = _mend(root, arguments.prefer)
     written: list[str] = []
-    if arguments.fragments and not conflicts:
+    if arguments.fragments and not conflicts and not damaged:
         written, conflicts = _merge(root, arguments.fragments, arguments.prefer)
     lines = [f"mended: {path}" for path in mended] + [f"written: {path}" for path in written]
+    lines += [f"can't be mended: {text}" for text in damaged]
     lines += [f"conflict: {text}" for text in conflicts]
     if conflicts:
         lines.append("decide with --prefer=ours or --prefer=theirs, or record these checks again")
     files = counted(len({*mended, *written}), "file")
     return Output(
-        code=DIFFERENT if conflicts else FINE,
+        code=ERROR if damaged else DIFFERENT if conflicts else FINE,
         lines=(*lines, f"{files} changed, {counted(len(conflicts), 'conflict')}"),
-        data={"schema": 1, "mended": mended, "written": written, "conflicts": list(conflicts)},
+        data={
+            "schema": 1,
+            "mended": mended,
+            "written": written,
+            "damaged": damaged,
+            "conflicts": list(conflicts),
+        },
     )
 
 
@@ -122,8 +136,10 @@ def _merge(
     root: Path, fragments: Sequence[str], prefer: str | None
 ) -> tuple[list[str], tuple[str, ...]]:
     target, trees = read_tree(str(root)), [read_tree(name) for name in fragments]
-    for tree in (target, *trees):
+    target.refuse_problems()
+    for tree in trees:
         tree.refuse_problems()
+        tree.refuse_empty()
     sides: dict[str, list[StoredFile]] = {}
     conflicts: list[str] = []
     for path in sorted({path for tree in trees for path in tree.files}):
@@ -150,34 +166,36 @@ def _write(root: Path, path: str, sides: Sequence[StoredFile], prefer: str | Non
     return bool(before != after)
 
 
-def _mend(root: Path, prefer: str | None) -> tuple[list[str], tuple[str, ...]]:
-    """Mend what git left; files that hold a true conflict stay as they are."""
-    mended, conflicts = [], []
-    for path, found in paths_below(root).items():
-        data = bytes_of_file(found)
-        if isinstance(data, str) or (result := _mended(found, data, prefer)) is None:
+def _mend(root: Path, prefer: str | None) -> tuple[list[str], tuple[str, ...], list[str]]:
+    """Mend what git left; files that hold a true conflict, or no sides, stay as they are."""
+    mended, conflicts, damaged = [], [], []
+    for path, file in paths_below(root).items():
+        data = bytes_of_file(file)
+        flaw = data if isinstance(data, str) else _flaw(data, kind_of(path, data))
+        if not flaw:
             continue
-        if result.conflicts:
+        result = None if isinstance(data, str) else _mended(file, data, prefer)
+        if result is None or isinstance(data, str):
+            damaged.append(f"{printable(path)}: {flaw}; {_NO_SIDES}")
+        elif result.conflicts:
             conflicts += [f"{path}: {text}" for text in result.conflicts]
         else:
             where = root if root.is_dir() else root.parent
             Store(where).mend(place_of(where, path), data, result.file)
             mended.append(path)
-    return mended, tuple(conflicts)
+    return mended, tuple(conflicts), damaged
 
 
 def _mended(path: Path, data: bytes, prefer: str | None) -> _Merged | None:
-    """Merge the sides of a file that can't be read; ``None`` if it has none, or is whole."""
+    """Merge the sides of a file that can't be read; ``None`` if it has none."""
     kind = kind_of(path.as_posix(), data)
-    if _is_whole(data, kind):
-        return None
-    marked = sides_of(data)
-    sides: Merge | Sides | None = merge_of(path.resolve()) or marked
+    exact, marked = merge_of(path.resolve(), data), sides_of(data)
+    sides: Merge | Sides | None = exact or marked
     if sides is None:
         return None
     try:
         ours, theirs = decode(sides.ours, kind), decode(sides.theirs, kind)
-        base = decode(sides.base, kind) if sides.base else None
+        base = _base(sides.base, kind, exact=exact is not None)
     except DamagedError as error:
         raise BaselineError(
             f"{printable(str(path))}: a side of the merge is damaged itself: {error}"
@@ -187,12 +205,26 @@ def _mended(path: Path, data: bytes, prefer: str | None) -> _Merged | None:
     return merged(known, (ours, theirs), whole=base is not None, prefer=prefer)
 
 
-def _is_whole(data: bytes, kind: type[Any]) -> bool:
+def _base(data: bytes | None, kind: type[Any], *, exact: bool) -> StoredFile | None:
+    """Read what both sides started from, as far as markers show it.
+
+    Git leaves out of it what both sides have alike, so it may be no text of its own.
+    """
+    try:
+        return decode(data, kind) if data else None
+    except DamagedError:
+        if exact:
+            raise
+        return None
+
+
+def _flaw(data: bytes, kind: type[Any]) -> str:
+    """Say what is wrong with a file; empty if it is whole."""
     try:
         decode(data, kind)
-    except DamagedError:
-        return False
-    return True
+    except DamagedError as error:
+        return str(error)
+    return ""
 
 
 def _empty(file: StoredFile) -> Any:

@@ -7,6 +7,7 @@ those that are gone.
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,8 @@ from pytest_compileguard.cli.output import DIFFERENT, FINE, Output
 from pytest_compileguard.cli.tree import StoredFile, module_of, place_of, read_tree
 from pytest_compileguard.entries import NO_FACTS, NO_TIMINGS, FactsFile, printable
 from pytest_compileguard.errors import BaselineError
-from pytest_compileguard.store import FOLDER, Store
+from pytest_compileguard.places import FOLDER
+from pytest_compileguard.store import Store
 from pytest_compileguard.wording import counted
 
 HELP = "drop entries whose test module is gone, or that an old torch recorded"
@@ -40,13 +42,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Output:
+    oldest = _version(arguments.older_than)
     root = Path(arguments.tree)
     tree = read_tree(arguments.tree)
     tree.refuse_problems()
+    tree.refuse_empty()
     tests = _tests(root, arguments.tests, tree.files)
-    oldest = version_of(arguments.older_than or "")
-    if arguments.older_than and oldest == (0, 0):
-        raise BaselineError(f"--older-than: {arguments.older_than!r}: write a version as 2.11")
     dropped: list[str] = []
     for path, file in tree.files.items():
         left, lines = _left(path, file, tests, oldest)
@@ -61,8 +62,21 @@ def run(arguments: argparse.Namespace) -> Output:
     )
 
 
+def _version(text: str | None) -> tuple[int, int]:
+    """Read the version to keep, as entries are told apart: without one, all are kept."""
+    if text is None:
+        return (0, 0)
+    if not re.fullmatch(r"[0-9]{1,9}\.[0-9]{1,9}", text):
+        raise BaselineError(
+            f"--older-than: {printable(text)!r}: write a minor version of torch, as 2.11"
+        )
+    return version_of(text)
+
+
 def _tests(root: Path, given: str | None, files: Mapping[str, StoredFile]) -> Path:
-    if given:
+    if given is not None:
+        if not given or not Path(given).is_dir():
+            raise BaselineError(f"--tests: {printable(given)!r}: no such folder")
         return Path(given)
     beside = all(FOLDER in Path(path).parts for path in files)
     if files and not (root.is_dir() and beside):
@@ -81,7 +95,8 @@ def _left(
     lines = []
     for key, columns in file.entries.items():
         module = module_of(path, key, file)
-        gone = not (tests / module).exists()
+        # Of a name with a dot in it, nothing tells whether ``.py`` was cut off.
+        gone = not any((tests / name).exists() for name in (module, f"{module}.py"))
         for column, entry in columns.items():
             if gone or version_of(column) < oldest:
                 why = f"{module} is gone" if gone else "recorded with an older torch"

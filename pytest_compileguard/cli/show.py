@@ -26,6 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> Output:
     tree = read_tree(arguments.tree)
     tree.refuse_problems()
+    tree.refuse_empty()
     items = tree.items().values()
     total = f"{counted(len(items), 'entry', 'entries')} in {counted(len(tree.files), 'file')}"
     return Output(

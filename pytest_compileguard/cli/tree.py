@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -13,11 +13,11 @@ from pytest_compileguard.entry_text import MAX_BYTES, DamagedError, decode, sche
 from pytest_compileguard.errors import BaselineError
 from pytest_compileguard.git import GitError, Revision, revision
 from pytest_compileguard.observation import Record
+from pytest_compileguard.places import FOLDER, FOLDERS_RENAMED, LOCK_FOLDER, TIMINGS, Place
 from pytest_compileguard.reading import bytes_of
-from pytest_compileguard.store import FOLDER, LOCK_FOLDER, Place
 
 _KIND = re.compile(rb'"kind"\s*:\s*"(facts|timings)"')
-_TIMINGS = "timings"
+_BEGINNING = re.compile(rb'(<{7}.*\n)?\s*\{\s*(<{7}.*\n)?\s*"entries"\s*:')
 
 StoredFile = FactsFile | TimingsFile
 
@@ -60,6 +60,15 @@ class Tree(Record):
         if self.problems:
             raise BaselineError(self.problems[0])
 
+    def refuse_empty(self) -> None:
+        """Stop where nothing is stored: what was named is not what was meant.
+
+        Raises:
+            BaselineError: There is no file, not even a damaged one.
+        """
+        if not self.files and not self.problems:
+            raise BaselineError(f"{printable(self.name)}: holds no baselines")
+
 
 def read_tree(name: str) -> Tree:
     """Read a folder or a file; or a revision, as ``origin/main`` or ``origin/main:folder``.
@@ -82,16 +91,39 @@ def read_tree(name: str) -> Tree:
 
 
 def paths_below(root: Path) -> dict[str, Path]:
-    """Find the files of baselines below a folder, by their paths in it.
-
-    They stand in folders ``__compileguard__``; where there is none, whatever looks like one.
-    """
+    """Find the files of baselines below a folder, by their paths in it; unreadable folders too."""
     if root.is_file():
         return {root.name: root}
-    below = {p.relative_to(root).as_posix(): p for p in _json_below(root)}
+    below = {path.relative_to(root).as_posix(): path for path in _json_below(root)}
     inside = FOLDER in root.resolve().parts
-    marked = {name: path for name, path in below.items() if inside or _is_marked(name)}
-    return marked or {name: path for name, path in below.items() if _looks_alike(path)}
+    wanted = _wanted(below, lambda name: bytes_of_file(below[name]), inside=inside)
+    return {name: below[name] for name in wanted}
+
+
+def _wanted(
+    names: Iterable[str], read: Callable[[str], bytes | str], *, inside: bool
+) -> tuple[str, ...]:
+    """Choose the files of baselines; a damaged one is one, or nobody would hear of it.
+
+    They stand in folders ``__compileguard__``. Elsewhere, in a folder that the user chose, what
+    begins or ends like one counts, and what is empty or can't be read near one that does.
+    """
+    marked, alike, blank = [], [], []
+    for name in names:
+        if inside or _is_marked(name):
+            marked.append(name)
+            continue
+        data = read(name)
+        if isinstance(data, str) and not name.endswith(".json"):
+            marked.append(name)  # a folder
+        elif isinstance(data, str) or not data.strip(b"\0 \t\r\n"):
+            blank.append(name)
+        elif _KIND.search(data) or _BEGINNING.match(data):
+            alike.append(name)
+    if alike:
+        tops = {PurePosixPath(name).parts[0] for name in alike}
+        alike += [name for name in blank if not marked or PurePosixPath(name).parts[0] in tops]
+    return tuple(sorted([*marked, *alike]))
 
 
 def make_tree(name: str, texts: Iterable[tuple[str, bytes | str]]) -> Tree:
@@ -131,7 +163,7 @@ def kind_of(path: str, data: bytes) -> type[Any]:
     """Say what kind of file it is, or would be if it were whole."""
     if found := _KIND.search(data, 0, MAX_BYTES):
         return TimingsFile if found[1] == b"timings" else FactsFile
-    return TimingsFile if PurePosixPath(path).parent.name == _TIMINGS else FactsFile
+    return TimingsFile if PurePosixPath(path).parent.name == TIMINGS else FactsFile
 
 
 def place_of(root: Path, inside: str) -> Place:
@@ -147,9 +179,13 @@ def module_of(path: str, key: str, file: StoredFile) -> str:
     parts = [part for part in PurePosixPath(path).parts if part != FOLDER]
     if isinstance(file, TimingsFile):
         name, folder = key.partition("::")[0], parts[:-1]
-        return "/".join([*(folder[:-1] if folder[-1:] == [_TIMINGS] else folder), name])
+        return _joined([*(folder[:-1] if folder[-1:] == [TIMINGS] else folder), name])
     name = parts[-1].removesuffix(".json")
-    return "/".join([*parts[:-1], name if "." in name else f"{name}.py"])
+    return _joined([*parts[:-1], name if "." in name else f"{name}.py"])
+
+
+def _joined(parts: Iterable[str]) -> str:
+    return "/".join(FOLDERS_RENAMED.get(part, part) for part in parts)
 
 
 def _check(path: str, key: str, file: StoredFile) -> str:
@@ -162,10 +198,13 @@ def _column(column: str, entry: FactsEntry | TimingEntry) -> str:
 
 
 def _json_below(root: Path) -> Iterator[Path]:
-    for folder, folders, names in os.walk(root):
+    """Find all JSON files below a folder, and the folders in which none can be looked for."""
+    closed: list[Path] = []
+    for folder, folders, names in os.walk(root, onerror=lambda e: closed.append(Path(e.filename))):
         # Neither the lock, nor version control, nor an environment.
         folders[:] = sorted(n for n in folders if n[0] != "." and n != "node_modules")
         yield from (Path(folder) / name for name in sorted(names) if name.endswith(".json"))
+    yield from closed
 
 
 def _is_marked(name: str) -> bool:
@@ -173,17 +212,16 @@ def _is_marked(name: str) -> bool:
     return FOLDER in parts and LOCK_FOLDER not in parts
 
 
-def _looks_alike(path: Path) -> bool:
-    data = bytes_of_file(path)
-    return isinstance(data, bytes) and _KIND.search(data) is not None
-
-
 def _of_revision(found: Revision, folder: Path) -> Iterator[tuple[str, bytes | str]]:
-    top = PurePosixPath(found.path_of(folder))
-    for name in found.files(folder):
+    tops = [PurePosixPath(path) for path in found.paths_of(folder)]
+    names = [
+        name
+        for name in found.files(folder)
+        if name.endswith(".json") and LOCK_FOLDER not in PurePosixPath(name).parts
+    ]
+    texts = {name: found.read(name) or b"" for name in names}
+    alone = names == [str(tops[0])]
+    for name in names if alone else _wanted(names, texts.__getitem__, inside=False):
         inside = PurePosixPath(name)
-        if not name.endswith(".json") or LOCK_FOLDER in inside.parts:
-            continue
-        data = found.read(name) or b""
-        if _is_marked(name) or _KIND.search(data):
-            yield inside.relative_to(top).as_posix(), data
+        top = next(top for top in tops if inside.is_relative_to(top))
+        yield inside.name if inside == top else inside.relative_to(top).as_posix(), texts[name]

@@ -52,11 +52,11 @@ def test_it_runs_as_a_module_too(tmp_path: Path) -> None:
     (
         ((), "required: subcommand"),
         (("show", "nowhere"), "'nowhere': no such file or folder, nor a git revision"),
-        (("diff", ".", "."), "neither holds baselines"),
+        (("diff", ".", "."), ".: holds no baselines"),
         (("merge", "--into=nowhere"), "'nowhere': no such folder"),
         (("diff", ".", "--regressions=1"), "--regressions"),
         (("show", "--format=html"), "invalid choice: 'html'"),
-        (("prune", "--older-than=new"), "'new': write a version as 2.11"),
+        (("prune", "--older-than=new"), "'new': write a minor version of torch, as 2.11"),
     ),
 )
 def test_what_is_wrong_is_said_with_exit_code_2(
@@ -72,10 +72,14 @@ def test_what_is_wrong_is_said_with_exit_code_2(
 def test_a_damaged_file_is_an_error_of_every_subcommand(command: Command) -> None:
     record_in(Path())
     Path(FACTS).write_text("{", encoding="utf-8")
-    for arguments in (("show",), ("diff", ".", "."), ("merge", "."), ("prune",)):
+    for arguments in (("show",), ("diff", ".", "."), ("prune",)):
         done = command(*arguments)
         assert done.code == 2
         assert done.err.startswith(f"compileguard: error: {FACTS}: line 1: the text ends too early")
+    for fragments in ((), (".",)):
+        done = command("merge", *fragments)
+        assert done.code == 2
+        assert f"can't be mended: {FACTS}: line 1: the text ends too early" in done.out
     assert Path(FACTS).read_text(encoding="utf-8") == "{"
 
 

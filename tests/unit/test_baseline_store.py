@@ -17,7 +17,8 @@ from filelock import FileLock
 from pytest_compileguard.entries import NO_FACTS, FactsEntry, FactsFile, Recorded
 from pytest_compileguard.entry_text import encode
 from pytest_compileguard.errors import BaselineError
-from pytest_compileguard.store import Place, Store
+from pytest_compileguard.places import Place
+from pytest_compileguard.store import Store
 
 NODEID = "tests/test_x.py::test_mlp"
 COLUMN = "cpu torch 2.13"

@@ -56,6 +56,6 @@ def test_the_commit_is_dirty_for_code_and_not_for_baselines(repository: Path) ->
 
 def test_outside_a_repository_nothing_is_known(tmp_path: Path) -> None:
     assert checked_out(tmp_path) is None
-    assert merge_of(tmp_path / "x.json") is None
+    assert merge_of(tmp_path / "x.json", b"") is None
     with pytest.raises(GitError, match="not a git repository"):
         revision("main", tmp_path)
