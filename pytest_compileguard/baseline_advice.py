@@ -36,10 +36,14 @@ def missing(plan: Plan, metric: str, note: str, *, recordable: bool) -> Finding:
 
 def incomparable(plan: Plan, metric: str, note: str) -> Finding:
     """Say why what is stored can't be compared with, and how to record it anew."""
+    ref = printable(plan.baseline_ref or "")
+    message = f"{note or 'none'}; record with {UPDATE}"
+    if ref:
+        message = f"{note or 'none'} at {ref}; record with {UPDATE}, and have it merged there"
     return Finding(
         metric=metric,
         status="not_checked",
-        message=f"{note or 'none'}; record with {UPDATE}",
+        message=message,
         remedy=update_command(plan),
     )
 
@@ -65,6 +69,8 @@ class Moved(Record):
     stored: float
     older: bool = False
     """Whether the stored number is one of an older torch, which stays as it is."""
+    alike: bool = True
+    """Whether both were compiled alike; else no stored entry is improved, only recorded anew."""
 
 
 def compared(
@@ -90,7 +96,8 @@ def compared(
 
 def _tighten(plan: Plan, moved: Moved, *, fails: bool) -> str:
     # For this torch nothing is stored yet, so there is nothing to improve.
-    command = update_command(plan, "new" if moved.older else "improved")
+    mode: UpdateMode = "improved" if moved.alike else "all"
+    command = update_command(plan, "new" if moved.older else mode)
     return f"better than the baseline, which is to be tightened: {command}" if fails else command
 
 

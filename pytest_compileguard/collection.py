@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from pathlib import Path
 
 import pytest
 
@@ -24,11 +27,33 @@ def refusals(items: Iterable[pytest.Item], store: Store | None) -> list[str]:
 
 
 def stable_nodeid(item: pytest.Item) -> str:
-    """Drop the group that pytest-xdist appends with ``--dist=loadgroup``: baselines outlive it."""
-    if item.parent is None:
-        return item.nodeid
-    plain = f"{item.parent.nodeid}::{item.name}"
-    return plain if item.nodeid.startswith(f"{plain}@") else item.nodeid
+    """Name a test by its file and its place within it, as baselines outlive a session.
+
+    Drops the group that pytest-xdist appends with ``--dist=loadgroup``. Of a file outside the
+    root folder, pytest's node id depends on the arguments and may be that of another file too.
+    """
+    nodeid = item.nodeid
+    if item.parent is not None:
+        plain = f"{item.parent.nodeid}::{item.name}"
+        nodeid = plain if item.nodeid.startswith(f"{plain}@") else item.nodeid
+    module, separator, inside = nodeid.partition("::")
+    return f"{_module(module, item.path, item.config.rootpath)}{separator}{inside}"
+
+
+@lru_cache(maxsize=4096)
+def _module(named: str, path: Path, rootpath: Path) -> str:
+    """Give the path of a test file, from the root folder; as named, where that is it."""
+    if rootpath / named == path or path.is_relative_to(rootpath):
+        return named
+    try:
+        if (rootpath / named).samefile(path):
+            return named
+    except OSError:
+        pass
+    try:
+        return Path(os.path.relpath(path, rootpath)).as_posix()
+    except ValueError:  # on another drive
+        return path.as_posix()
 
 
 def spec_of(item: pytest.Item) -> CompileCheck:
@@ -62,9 +87,13 @@ def _has_mode(item: pytest.Item) -> bool:
 
 def _refusals(items: Iterable[pytest.Item], store: Store | None) -> Iterator[str]:
     modules = set()
+    by_nodeid: dict[str, str] = {}
     for item in items:
         guarded = FIXTURE in getattr(item, "fixturenames", ())
-        module = item.nodeid.partition("::")[0]
+        stable = stable_nodeid(item)
+        module = stable.partition("::")[0]
+        if guarded and by_nodeid.setdefault(item.nodeid, stable) != stable:
+            yield _same_name(item, by_nodeid[item.nodeid])
         try:
             spec = spec_of(item)
             if guarded and spec.modes and not _has_mode(item):
@@ -75,7 +104,7 @@ def _refusals(items: Iterable[pytest.Item], store: Store | None) -> Iterator[str
                 )
             if guarded and store is not None and module not in modules:
                 modules.add(module)
-                store.verify(item.nodeid)
+                store.verify(stable)
         except CompileGuardError as error:
             yield str(error)
         if not guarded and item.get_closest_marker(MARKER):
@@ -84,3 +113,11 @@ def _refusals(items: Iterable[pytest.Item], store: Store | None) -> Iterator[str
                 f"{FIXTURE}, so nothing would be checked; request {FIXTURE} and guard a target, "
                 "or move the mark"
             )
+
+
+def _same_name(item: pytest.Item, other: str) -> str:
+    return (
+        f"{item.nodeid}: pytest gives this name to both {other} and {stable_nodeid(item)}, which "
+        f"lie outside the root folder {item.config.rootpath}, so that their results can't be told "
+        "apart; run them apart, or choose a root folder above both with --rootdir"
+    )

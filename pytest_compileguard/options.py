@@ -184,6 +184,10 @@ OPTIONS: tuple[Option, ...] = (
 )
 
 
+_REF = f"{INI_PREFIX}baseline_ref"
+_WITHOUT_REF = ("-o", f"{_REF}=")
+
+
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """The options of one session. ``None``: neither command line nor ini says."""
 
@@ -204,6 +208,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     max_time_s: float | None = None
     warmup: int | None = None
     noise_threshold: float | None = None
+    baseline_ref_origin: str = f"{PREFIX}baseline-ref"
+    """What named the revision: the option, or the ini key."""
     repeated: tuple[str, ...] = ()
     """Arguments of this command line that one which records must repeat."""
     rootpath: Path = Path()
@@ -246,6 +252,7 @@ def options_from_config(config: pytest.Config) -> Options:
     """
     options = Options(
         **{option.field: _resolve(config, option) for option in OPTIONS},
+        baseline_ref_origin=f"ini key {_REF}" if _has_ini_ref(config) else f"{PREFIX}baseline-ref",
         repeated=tuple(_repeated(config)),
         rootpath=config.rootpath,
         called_in=config.invocation_params.dir,
@@ -257,8 +264,9 @@ def options_from_config(config: pytest.Config) -> Options:
         )
     if options.baseline_ref and options.update_baseline:
         raise OptionError(
-            f"{PREFIX}baseline-ref: {options.baseline_ref!r}: another revision can't be recorded "
-            f"to; leave out {UPDATE_BASELINE}, or {PREFIX}baseline-ref"
+            f"{options.baseline_ref_origin}: {options.baseline_ref!r}: another revision can't be "
+            f"recorded to; leave out {UPDATE_BASELINE}, or {PREFIX}baseline-ref, or add "
+            f"{' '.join(_WITHOUT_REF)} where the ini file names it"
         )
     if options.update_baseline and _is_ci() and not options.update_in_ci:
         raise OptionError(
@@ -300,6 +308,13 @@ def _repeated(config: pytest.Config) -> Iterator[str]:
         value = config.getoption(option.dest)
         if option.repeated and value is not None:
             yield option.flag if option.kind == "flag" else f"{option.flag}={value}"
+    if _has_ini_ref(config):
+        yield from _WITHOUT_REF
+
+
+def _has_ini_ref(config: pytest.Config) -> bool:
+    """Whether the ini file names the revision to compare with, and nothing else does."""
+    return config.getoption(_REF) is None and bool(_from_ini(config, _REF))
 
 
 def _way(start: Path, end: Path) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -20,20 +20,37 @@ class WholeModule(Record):
     """Its node id: ``tests/test_x.py``."""
     tests: tuple[str, ...]
     """The ids of its tests within it."""
+    passed: tuple[str, ...] = ()
+    """Those that passed, so that each check of theirs was made."""
+    checks: tuple[str, ...] = ()
+    """The checks of all of them, by their keys in the file of the module."""
+
+
+NO_CHECKS: Mapping[str, Sequence[str]] = {}
 
 
 def completed(
-    collected: Iterable[Mapping[str, Mapping[str, str]]], reported: Container[str]
+    collected: Iterable[Mapping[str, Mapping[str, str]]],
+    reported: Container[str],
+    passed: Container[str] = (),
+    checks: Mapping[str, Sequence[str]] = NO_CHECKS,
 ) -> tuple[WholeModule, ...]:
     """Keep the modules that all processes collected alike and of which every test reported.
 
     Args:
         collected: Of each process: by module, the ids of its tests by their whole node ids.
         reported: The node ids of all tests that told how they went.
+        passed: The node ids of those that passed.
+        checks: By node id, the keys of the checks that a test made.
     """
     first, *others = tuple(collected) or ({},)
     return tuple(
-        WholeModule(path=module, tests=tuple(tests.values()))
+        WholeModule(
+            path=module,
+            tests=tuple(tests.values()),
+            passed=tuple(inside for nodeid, inside in tests.items() if nodeid in passed),
+            checks=tuple(key for nodeid in tests for key in checks.get(nodeid, ())),
+        )
         for module, tests in first.items()
         if all(other.get(module) == tests for other in others)
         and all(nodeid in reported for nodeid in tests)
@@ -51,6 +68,8 @@ class Pruning(Record):
     prefix: str
     """What the keys of the module begin with; empty in the file of the module itself."""
     tests: frozenset[str]
+    passed: frozenset[str]
+    checks: frozenset[str]
     newest: Mapping[str, tuple[int, int]]
     """Version of torch by device type; in timings, by device model."""
 
@@ -61,12 +80,14 @@ class Pruning(Record):
         return newest is not None and version_of(column) <= newest and self.is_gone(key)
 
     def is_gone(self, key: str) -> bool:
-        """Whether no test of the module has this entry."""
+        """Whether no test of the module has this entry, or the one that had it, and passed."""
         if "" in self.tests:  # a module that is a test itself, and has no others
             return False
-        parts = key.removeprefix(self.prefix).split("::")
-        ids = ("::".join(parts[:count]) for count in range(1, len(parts) + 1))
-        return not any(test in self.tests for test in ids)
+        inside = key.removeprefix(self.prefix)
+        parts = inside.split("::")
+        ids = ("::".join(parts[:count]) for count in range(len(parts), 0, -1))
+        owner = next((test for test in ids if test in self.tests), None)
+        return owner is None or (owner in self.passed and inside not in self.checks)
 
 
 def facts_pruning(module: WholeModule, environments: Iterable[Environment]) -> Pruning:
@@ -103,5 +124,7 @@ def _pruning(module: WholeModule, prefix: str, ran: list[tuple[str, tuple[int, i
         module=module.path,
         prefix=prefix,
         tests=frozenset(map(writable, module.tests)),
+        passed=frozenset(map(writable, module.passed)),
+        checks=frozenset(module.checks),
         newest=dict(sorted(ran)),
     )

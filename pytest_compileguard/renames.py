@@ -9,7 +9,7 @@ from pytest_compileguard.baseline import facts_column, facts_key
 from pytest_compileguard.change import is_equal
 from pytest_compileguard.entries import FactsEntry, FactsFile, printable
 from pytest_compileguard.environment import Environment
-from pytest_compileguard.errors import BaselineError
+from pytest_compileguard.errors import CompileGuardError
 from pytest_compileguard.finding import Verdict
 from pytest_compileguard.observation import Record
 from pytest_compileguard.options import UPDATE_BASELINE
@@ -46,7 +46,7 @@ def old_names(
         some = by_module.get(module.path, [])
         try:
             lines += _of_module(store, module, some) if some else ()
-        except BaselineError:  # of a file that no check was held against
+        except CompileGuardError:  # of a file that no check was held against
             continue
     return tuple(lines)
 
@@ -59,10 +59,12 @@ def _of_module(store: Store, module: WholeModule, verdicts: Sequence[Verdict]) -
     environments = {environment_of(verdict) for verdict in verdicts}
     gone = _gone(file, module, environments)
     lines = [_renamed(u, old) for u in unknown for old in _alike(file, gone, u)]
-    if gone:
+    if gone and store.revision is None:  # no update run changes what another revision has
         names = ", ".join(printable(key) for key in first_of(gone, _MOST_NAMES))
         many = counted(len(gone), "stored entry", "stored entries")
-        lines.append(f"{module.path}: {many} without a test: {names}; drop with {UPDATE_BASELINE}")
+        lines.append(
+            f"{module.path}: {many} without a test or check: {names}; drop with {UPDATE_BASELINE}"
+        )
     return lines
 
 
@@ -99,10 +101,12 @@ def _renamed(unknown: _Unknown, old: str) -> str:
 
 def _of_old_files(store: Store, module: WholeModule, unknown: Sequence[_Unknown]) -> list[str]:
     """Look whether the file of a module that is gone has what this one lacks."""
-    place = store.facts_place(f"{module.path}::")
+    name = store.facts_place(f"{module.path}::").path.name
+    at = f" at {printable(store.revision.name)}" if store.revision else ""
     folder = PurePosixPath(module.path).parent
+    merged = f", and have that merged{at.replace(' at ', ' into ')}" if at else ""
     lines = []
-    for path in sorted(place.path.parent.glob("*.json")):
+    for path in store.neighbours(f"{module.path}::"):
         old = (folder / f"{path.stem}.py").as_posix()
         if (store.rootpath / old).exists():
             continue
@@ -111,8 +115,8 @@ def _of_old_files(store: Store, module: WholeModule, unknown: Sequence[_Unknown]
         if equal:
             checks = counted(len(equal), "check")
             lines.append(
-                f"{module.path}: has no baseline, but {path.name} holds equal facts for {checks} "
-                f"of it, and {old} is gone; if it was renamed, rename "
-                f"{path.name} to {place.path.name}"
+                f"{module.path}: has no baseline{at}, but {path.name} holds equal facts for "
+                f"{checks} of it, and {old} is gone; if it was renamed, rename "
+                f"{path.name} to {name}{merged}"
             )
     return lines

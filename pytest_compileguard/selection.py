@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-
 import pytest
 
 from pytest_compileguard.collection import stable_nodeid
@@ -17,26 +15,28 @@ class Selection:
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
+        self._items: list[pytest.Item] = []
         self._offered: Whole = {}
+        self._broken: set[str] = set()
         self._partial: set[str] = set()
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if not report.passed:
-            self._partial.add(report.nodeid.partition("::")[0])
+            self._broken.add(report.nodeid.partition("::")[0])
 
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_collection_modifyitems(
-        self, items: list[pytest.Item]
-    ) -> Generator[None, object, object]:
-        """Take up all that was collected, before anything is deselected."""
-        for item in items:
-            module, _, inside = stable_nodeid(item).partition("::")
-            self._offered.setdefault(module, {})[item.nodeid] = inside
-        return (yield)
+    def pytest_itemcollected(self, item: pytest.Item) -> None:
+        """Take up all that is collected: no hook that deselects can run before this one."""
+        self._items.append(item)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """See what is left: a module that lost a test runs in part."""
+        for item in self._items:
+            module, _, inside = stable_nodeid(item).partition("::")
+            self._offered.setdefault(module, {})[item.nodeid] = inside
+            if item.nodeid.partition("::")[0] in self._broken:
+                self._partial.add(module)
+        self._items.clear()
         left = {item.nodeid for item in session.items}
         lost = (m for m, tests in self._offered.items() if not left.issuperset(tests))
         self._partial.update(lost)

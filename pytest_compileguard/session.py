@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from pytest_compileguard.baseline import facts_key
 from pytest_compileguard.benchmark_export import enter
 from pytest_compileguard.errors import CompileGuardError, OptionError
 from pytest_compileguard.finding import Verdict
@@ -39,7 +40,7 @@ def make_store(options: Options) -> Store:
         try:
             found = revision(options.baseline_ref, options.rootpath)
         except GitError as error:
-            raise OptionError(f"--compileguard-baseline-ref: {error}") from error
+            raise OptionError(f"{options.baseline_ref_origin}: {error}") from error
     return Store(options.rootpath, options.baseline_dir, revision=found)
 
 
@@ -181,4 +182,9 @@ class Session:
 
     def _whole(self) -> tuple[WholeModule, ...]:
         """The modules of which every test was reported."""
-        return completed(self._collected, self._reported)
+        checks = {
+            nodeid: [facts_key(verdict.nodeid, verdict.name) for verdict in verdicts]
+            for nodeid, verdicts in self._by_test.items()
+        }
+        passed = self._reported - self._spoiled
+        return completed(self._collected, self._reported, passed, checks)

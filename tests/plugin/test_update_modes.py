@@ -290,7 +290,7 @@ def test_a_renamed_test_is_told_the_entry_of_its_old_name(run_suite: RunSuite) -
                 "test_suite.py::test_new::breaking: an entry of an old name with equal facts: "
                 "test_old::breaking; if the test was renamed, record it with *"
             ),
-            "test_suite.py: 1 stored entry without a test: test_old::breaking; drop with *",
+            "test_suite.py: 1 stored entry without a test or check: test_old::breaking; drop with *",
         ]
     )
 
