@@ -22,7 +22,7 @@ from pytest_compileguard.metrics import FACTS, NEW_BREAK_SITES, Metric, facts_of
 from pytest_compileguard.observation import BreakSite, CompileObservation, NotObserved, Observation
 from pytest_compileguard.plan import Plan
 from pytest_compileguard.recompile_text import recompile_lines
-from pytest_compileguard.storable import inputs_of
+from pytest_compileguard.storable import inputs_of, portable
 from pytest_compileguard.wording import counted
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 # A number that only one backend has says nothing about another one.
 _OF_BACKEND = ("kernels",)
 _BREAK_METRICS = ("graph_breaks", "break_events")
-_STORED_SITE = re.compile(r"(?P<file>.*?):\d+ in (?P<rest>.*?)(?:, allowed)?")
+_STORED_SITE = re.compile(r"(?P<file>.*?):\d+ in (?P<rest>.*?)(?P<allowed>, allowed)?")
 
 
 def baseline_findings(
@@ -90,7 +90,7 @@ def _facts(
     )
     failed = {finding.metric for finding in found if finding.status == "failed"}
     named = failed & {f"baseline.{name}" for name in _BREAK_METRICS}
-    sites = () if named else _exchanged_sites(seen, stored)
+    sites = () if named else _exchanged_sites(plan, seen, stored)
     if failed:
         return (*found, *sites)
     told = _told_changes(plan, seen, stored)
@@ -120,15 +120,24 @@ def _compared(
     worse = change == "worse"
     return compared(
         plan,
-        Moved(metric=metric, change=change, observed=observed, stored=expected, older=older),
+        Moved(
+            metric=metric,
+            change=change,
+            observed=observed,
+            stored=expected,
+            older=older,
+            alike=_is_same_compiler(plan, stored),
+        ),
         message=origin if worse else f"tighten: {expected} -> {observed}",
-        evidence=_proof(metric, seen, stored) if worse else (),
+        evidence=_proof(plan, metric, seen, stored) if worse else (),
     )
 
 
-def _proof(metric: Metric, seen: CompileObservation, stored: FactsEntry) -> tuple[str, ...]:
+def _proof(
+    plan: Plan, metric: Metric, seen: CompileObservation, stored: FactsEntry
+) -> tuple[str, ...]:
     if metric.name in _BREAK_METRICS:
-        return _new_site_lines(seen, stored)
+        return _new_site_lines(plan, seen, stored)
     return recompile_lines(seen.recompiles) if metric.name == "recompiles" else ()
 
 
@@ -149,9 +158,11 @@ def _is_same_compiler(plan: Plan, stored: FactsEntry) -> bool:
     return wanted == (stored.backend, stored.mode)
 
 
-def _exchanged_sites(seen: CompileObservation, stored: FactsEntry) -> tuple[Finding, ...]:
+def _exchanged_sites(
+    plan: Plan, seen: CompileObservation, stored: FactsEntry
+) -> tuple[Finding, ...]:
     """Name breaks that came where others went: the count alone would hide them."""
-    new = _new_sites(seen, stored)
+    new = _new_sites(plan, seen, stored)
     if not new:
         return ()
     return (
@@ -168,16 +179,16 @@ def _exchanged_sites(seen: CompileObservation, stored: FactsEntry) -> tuple[Find
     )
 
 
-def _new_site_lines(seen: CompileObservation, stored: FactsEntry) -> tuple[str, ...]:
-    return site_lines(_new_sites(seen, stored), prefix="new: ")
+def _new_site_lines(plan: Plan, seen: CompileObservation, stored: FactsEntry) -> tuple[str, ...]:
+    return site_lines(_new_sites(plan, seen, stored), prefix="new: ")
 
 
-def _new_sites(seen: CompileObservation, stored: FactsEntry) -> list[BreakSite]:
+def _new_sites(plan: Plan, seen: CompileObservation, stored: FactsEntry) -> list[BreakSite]:
     """Find breaks that the baseline lacks; a line that only moved is not new."""
     known = [match for line in stored.breaks if (match := _STORED_SITE.fullmatch(line))]
     new = []
     for site in seen.break_sites:
-        twin = next((match for match in known if _is_same_site(site, match)), None)
+        twin = next((match for match in known if _is_same_site(plan, site, match)), None)
         if twin is not None:
             known.remove(twin)
         elif not site.allowed:
@@ -185,10 +196,11 @@ def _new_sites(seen: CompileObservation, stored: FactsEntry) -> list[BreakSite]:
     return new
 
 
-def _is_same_site(site: BreakSite, stored: re.Match[str]) -> bool:
-    """Compare file, function and reason; stored paths are relative, observed ones are not."""
+def _is_same_site(plan: Plan, site: BreakSite, stored: re.Match[str]) -> bool:
+    """Compare file, function and reason; one that was allowed and no longer is, is another."""
+    if stored["allowed"] and not site.allowed:
+        return False
     reason = " ".join(site.reason.split())
     identifier = f" ({site.id})" if site.id else ""
-    file = f"/{printable(site.file)}".replace("\\", "/")
-    same_file = file.endswith(f"/{stored['file'].lstrip('/')}")
+    same_file = printable(portable(site.file, plan.rootpath)) == stored["file"]
     return same_file and printable(f"{site.function}: {reason}{identifier}") == stored["rest"]

@@ -20,6 +20,8 @@ DEFAULT_MAX_TIME_S = 1.0
 UNTIMED_BACKENDS = ("eager", "aot_eager", "aot_eager_decomp_partition")
 
 
+TIMING_OFF = "timing is off (--compileguard-no-timing)"
+
 OWN_BACKEND = "of the target"
 """Stands for the backend of a target that was compiled already."""
 
@@ -98,6 +100,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     improvements: Improvements = "offer"
     baseline_ref: str | None = None
     """The git revision whose baselines count; ``None``: those of the working tree."""
+    rootpath: Path = Path()
+    """The folder that stored places are relative to."""
     recording_arguments: tuple[str, ...] = ()
     """What to pass to pytest to run this check alone; empty: the node id will do."""
 
@@ -172,13 +176,14 @@ def make_plan(
         artifacts=options.artifacts,
         improvements=options.improvements or "offer",
         baseline_ref=options.baseline_ref,
+        rootpath=options.rootpath,
         recording_arguments=options.recording_arguments(nodeid),
     )
 
 
 def _why_untimed(arguments: CompileArguments, options: Options, *, wanted: bool) -> str | None:
     if options.no_timing:
-        return "timing is off (--compileguard-no-timing)"
+        return TIMING_OFF
     if arguments.backend_name in UNTIMED_BACKENDS and not wanted:
         return f"backend {arguments.backend_name} runs eager kernels; its speed says nothing"
     return None

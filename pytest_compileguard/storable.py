@@ -124,13 +124,13 @@ def _recorded(verdict: Verdict, commit: str | None) -> Recorded:
 
 
 def _break_line(site: BreakSite, rootpath: Path) -> str:
-    place = f"{_portable(site.file, rootpath)}:{site.line} in {site.function}"
+    place = f"{portable(site.file, rootpath)}:{site.line} in {site.function}"
     identifier = f" ({site.id})" if site.id else ""
     allowed = ", allowed" if site.allowed else ""
     return printable(f"{place}: {' '.join(site.reason.split())}{identifier}{allowed}")
 
 
-def _portable(file: str, rootpath: Path) -> str:
+def portable(file: str, rootpath: Path) -> str:
     """Cut off what differs between machines: the root folder, or where packages are installed."""
     path = file.replace("\\", "/")
     for folder in _INSTALLED:

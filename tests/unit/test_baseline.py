@@ -24,6 +24,7 @@ from pytest_compileguard.observation import (
     NotObserved,
     SpeedObservation,
 )
+from pytest_compileguard.options import UpdateMode
 from pytest_compileguard.recording import Changes, Wish, record
 from pytest_compileguard.store import Store
 from tests.stored import (
@@ -400,6 +401,20 @@ def test_an_entry_older_than_the_record_of_inputs_can_be_improved(store: Store) 
     done = record(store, [make_verdict()], Wish(mode="improved"))
     (line,) = done.changed
     assert "graph breaks 1 -> 0" in line
+
+
+@pytest.mark.parametrize("mode", ("all", "new", "improved"))
+def test_the_timing_of_a_model_whose_name_is_cut_alike_is_replaced(
+    store: Store, mode: UpdateMode
+) -> None:
+    one, other = (make_environment(device_name=f"{'x' * 90} {name}") for name in "ab")
+    assert one.device_slug == other.device_slug
+    record(store, [make_verdict(speed=make_speed(), environment=one)])
+
+    record(store, [make_verdict(speed=make_speed(), environment=other)], Wish(mode=mode))
+
+    assert (timing_at(store, other) is not None) is (mode != "improved")
+    assert (timing_at(store, one) is not None) is (mode == "improved")
 
 
 def test_an_untimed_run_keeps_the_stored_timing(store: Store) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 import msgspec
@@ -62,6 +63,7 @@ ENVIRONMENT = Environment(
 
 def make_plan(**changes: Any) -> Plan:
     plan = Plan(
+        rootpath=Path("/repo"),
         nodeid=NODEID,
         name="ToyModel",
         arguments=CompileArguments(),
@@ -938,7 +940,9 @@ STORED_SITE = "models/mlp.py:12 in forward: Failed to trace builtin operator (GB
     ("stored", "new"),
     (
         (STORED_SITE, False),
-        (f"{STORED_SITE}, allowed", False),
+        (f"{STORED_SITE}, allowed", True),  # the site is not, any more
+        (STORED_SITE.replace("models/", "sub/models/"), True),
+        (STORED_SITE.replace("models/", ""), True),
         (STORED_SITE.replace("forward", "backward"), True),
         (STORED_SITE.replace("mlp.py", "cnn.py"), True),
         (STORED_SITE.replace("mlp.py", "lp.py").replace("models/", ""), True),
@@ -1000,6 +1004,14 @@ def test_improvements_fail_where_that_is_wanted_until_they_are_recorded() -> Non
         assert f"tightened: {COMMAND}=improved" in finding.remedy
     kept = verdict_of(baseline=baseline, improvements="fail", update_baseline="improved")
     assert kept.outcome == "passed"
+
+
+@pytest.mark.parametrize("changes", ({"backend": "aot_eager"}, {"mode": "max-autotune"}))
+def test_better_than_what_was_compiled_otherwise_is_recorded_anew(changes: dict[str, Any]) -> None:
+    """Another backend or mode is no improvement of the entry: that mode would keep it."""
+    baseline = make_baseline(facts=make_facts(graphs=4, **changes))
+    verdict = verdict_of(baseline=baseline, improvements="fail")
+    assert finding_of(verdict, "baseline.graphs").remedy.endswith(f"tightened: {COMMAND}")
 
 
 def test_better_than_an_older_torch_is_recorded_as_new_and_never_fails() -> None:
@@ -1186,10 +1198,18 @@ def test_a_speedup_of_another_way_to_compile_is_not_compared(changes: dict[str, 
 
 def test_a_stored_speedup_is_not_forgotten_when_nothing_is_timed() -> None:
     speed = NotObserved(reason="not timed")
-    untimed = finding_of(verdict_of(speed=speed, untimed=UNTIMED), "baseline.speedup")
-    assert (untimed.status, untimed.message) == ("not_checked", UNTIMED)
+    of_eager = "backend aot_eager runs eager kernels; its speed says nothing"
+    untimed = finding_of(verdict_of(speed=speed, untimed=of_eager), "baseline.speedup")
+    assert (untimed.status, untimed.message) == ("not_checked", of_eager)
     missing = finding_of(verdict_of(speed=speed, min_speedup=None), "baseline.speedup")
     assert missing.status == "not_checked"
+
+
+def test_strictness_does_not_ask_for_the_timing_that_was_switched_off() -> None:
+    speed = NotObserved(reason="not timed")
+    off = verdict_of(speed=speed, untimed=UNTIMED, min_speedup=None, strict=True)
+    assert not [f for f in off.findings if f.metric == "baseline.speedup"]
+    assert off.outcome == "passed"
 
 
 def test_a_missing_timing_beside_facts_is_visible() -> None:
