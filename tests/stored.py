@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from pytest_compileguard.entries import FactsFile, TimingsFile
+from pytest_compileguard.entry_text import encode
 from pytest_compileguard.environment import Environment
 from pytest_compileguard.finding import Speed, Verdict
 from pytest_compileguard.observation import (
@@ -119,6 +122,13 @@ def make_verdict(
         limits={"max_graph_breaks": 1},
     )
     return msgspec.structs.replace(verdict, **changes)
+
+
+def sealed(text: str) -> str:
+    """Seal the entries of a text anew, as a run that had these results would have."""
+    raw = json.loads(text)
+    file_type: type[Any] = TimingsFile if raw["kind"] == "timings" else FactsFile
+    return encode(msgspec.convert(raw, file_type)).decode()
 
 
 def files_below(folder: Path) -> dict[str, bytes]:

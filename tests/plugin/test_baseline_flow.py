@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import Run, RunSuite
+from tests.stored import sealed
 
 UPDATE = "--compileguard-update-baseline"
 FACTS = Path("__compileguard__/test_suite.json")
@@ -205,15 +206,6 @@ def test_the_command_holds_in_the_folder_of_the_call(
     pytester.runpytest_inprocess("../tests", *plain).assert_outcomes(passed=1)
 
 
-def unsealed(path: Path) -> str:
-    """Give a text that may be edited by hand."""
-    document = json.loads(path.read_bytes())
-    for columns in document["entries"].values():
-        for entry in columns.values():
-            del entry["seal"]
-    return json.dumps(document, indent=2)
-
-
 def test_an_entry_that_was_edited_by_hand_is_refused(run_suite: RunSuite) -> None:
     recorded(run_suite, library=WORSE)
     edited = FACTS.read_text(encoding="utf-8").replace('"graph_breaks": 1', '"graph_breaks": 9')
@@ -248,12 +240,12 @@ def test_a_number_that_was_tampered_with_fails_until_it_is_restored(
     run_suite: RunSuite, number: str, label: str
 ) -> None:
     recorded(run_suite, TWO_RECOMPILES, library=WORSE)
-    text = unsealed(FACTS)
+    text = FACTS.read_text(encoding="utf-8")
     honest = re.search(rf'"{number}": (\d+)', text)
     assert honest is not None
     lower = int(honest[1]) - 1
     tampered = text.replace(honest[0], f'"{number}": {lower}')
-    FACTS.write_text(tampered, encoding="utf-8")
+    FACTS.write_text(sealed(tampered), encoding="utf-8")
 
     run = run_suite(TWO_RECOMPILES, library=WORSE)
 
@@ -324,9 +316,9 @@ def test_a_speedup_that_was_tampered_with_fails_beyond_the_noise_threshold(
 ) -> None:
     recorded(run_suite, TIMED, timing=True)
     (file,) = Path("__compileguard__/timings").glob("*.json")
-    text = unsealed(file)
+    text = file.read_text(encoding="utf-8")
     tampered = re.sub(r'"speedup(_low|_high)?": [\d.e-]+', r'"speedup\1": 100.0', text)
-    file.write_text(tampered, encoding="utf-8")
+    file.write_text(sealed(tampered), encoding="utf-8")
 
     run = run_suite(TIMED, timing=True, library=GOOD)
     run.result.assert_outcomes(failed=1)

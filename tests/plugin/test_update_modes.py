@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import Run, RunSuite
+from tests.stored import sealed
 
 UPDATE = "--compileguard-update-baseline"
 FACTS = Path("__compileguard__/test_suite.json")
@@ -262,13 +263,12 @@ def test_what_another_kind_of_device_recorded_stays(run_suite: RunSuite) -> None
     document = json.loads(text)
     (column,) = document["entries"]["test_b::good"]
     entry = document["entries"]["test_b::good"][column]
-    del entry["seal"]  # it would tell that an entry is not where it was recorded
     document["entries"]["test_b::good"] = {
         column: entry,
         "cpu torch 99.0": entry,
         "cuda torch 2.9": entry,
     }
-    FACTS.write_text(json.dumps(document), encoding="utf-8")
+    FACTS.write_text(sealed(json.dumps(document)), encoding="utf-8")
 
     recorded(run_suite, suite(a="good"))
 
@@ -290,7 +290,7 @@ def test_a_renamed_test_is_told_the_entry_of_its_old_name(run_suite: RunSuite) -
                 "test_suite.py::test_new::breaking: an entry of an old name with equal facts: "
                 "test_old::breaking; if the test was renamed, record it with *"
             ),
-            "test_suite.py: 1 stored entry without a test or check: test_old::breaking; drop with *",
+            "test_suite.py: 1 stored entry without a test or check: test_old::breaking; *",
         ]
     )
 
