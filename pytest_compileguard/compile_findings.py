@@ -19,6 +19,7 @@ from pytest_compileguard.observation import (
     Fallback,
     FallbackKind,
     NotObserved,
+    Recompile,
 )
 from pytest_compileguard.plan import Plan
 from pytest_compileguard.recompile_text import (
@@ -150,9 +151,19 @@ def _fallbacks(plan: Plan, seen: CompileObservation, *, compiled: bool) -> Findi
         observed=len(shown),
         limit=0,
         evidence=(*_fallback_lines(shown), *recompile_lines(refused)),
-        remedy="\n".join(dict.fromkeys(_FALLBACK_REMEDIES[kind] for kind in kinds)),
+        remedy=_fallback_remedy(plan, refused, list(kinds)),
     )
     return placed(finding, shown)
+
+
+def _fallback_remedy(
+    plan: Plan, refused: Sequence[Recompile], kinds: Sequence[FallbackKind]
+) -> str:
+    """Say what to change; where the recompile limit was hit, that is why calls ran eager."""
+    causes = [k for k in kinds if k != "ran_eager"] if "limit_hit" in kinds else kinds
+    advice = [recompile_remedy(refused, plan.arguments)] if refused else []
+    advice += [_FALLBACK_REMEDIES[kind] for kind in causes]
+    return "\n".join(dict.fromkeys(text for text in advice if text))
 
 
 def _accepted_skips(plan: Plan, seen: CompileObservation) -> tuple[Fallback, ...]:

@@ -258,13 +258,24 @@ class CompileGuard:
             )
 
 
+_ORDER = "; the order is (model, optimizer, loss_fn)"
+
+
 def _refuse_parts(model: object, optimizer: object, loss_fn: object, origin: str) -> None:
     for name, part in (("model", model), ("loss_fn", loss_fn)):
         if not callable(part) or isinstance(part, GuardedCallable):
-            raise SpecError(f"{origin}: {name}={part!r}: must be a module or a function")
+            kind = type(part).__name__
+            raise SpecError(f"{origin}: {name} is a {kind}: must be a module or a function{_ORDER}")
     methods = (getattr(optimizer, name, None) for name in ("step", "zero_grad"))
     if not all(map(callable, methods)):
-        raise SpecError(f"{origin}: optimizer={optimizer!r}: must be an optimizer of torch")
+        kind = type(optimizer).__name__
+        raise SpecError(f"{origin}: optimizer is a {kind}: must be an optimizer of torch{_ORDER}")
+    parameters = getattr(model, "parameters", None)
+    if callable(parameters):
+        known = {id(parameter) for parameter in parameters()}
+        stepped = [p for group in getattr(optimizer, "param_groups", ()) for p in group["params"]]
+        if not any(id(parameter) in known for parameter in stepped):
+            raise SpecError(f"{origin}: the optimizer has no parameter of the model: none can move")
 
 
 def _compiled_parts(model: Any, update: Any) -> tuple[bool, bool]:

@@ -42,11 +42,21 @@ _STATE = re.compile(r"GLOBAL_STATE changed: (?P<names>.+)")
 _REQUIRES_GRAD = re.compile(r"expected requires_grad=([01])")
 _DIMENSION = re.compile(r"\.(size|stride)\(\)\[(\d+)\]")
 _NESTED = re.compile(r"(?:^|\.)_(?:modules|parameters|buffers)\['([^']+)'\]")
-_PLAIN_KINDS: dict[str, RecompileKind] = {"size": "size", "stride": "stride", "dtype": "dtype"}
+_PLAIN_KINDS: dict[str, RecompileKind] = {
+    "size": "size",
+    "stride": "stride",
+    "dtype": "dtype",
+    "rank": "rank",
+    "requires_grad": "requires_grad",
+}
 
 
-def newest_reason(payload: str) -> str:
-    """Take the reason of the newest cache entry from the payload of ``recompile_reasons``."""
+def telling_reason(payload: str) -> str:
+    """Take one reason from the payload of ``recompile_reasons``, which has one a cache entry.
+
+    The newest entry's, unless that only says that a global state is another one: an entry that
+    was compiled under this state is nearer to the call, and tells what is new.
+    """
     text = payload.strip()
     if text.startswith("["):
         try:
@@ -54,13 +64,14 @@ def newest_reason(payload: str) -> str:
         except ValueError:
             reasons = []
         if isinstance(reasons, list) and reasons:
-            text = str(reasons[0])
+            texts = [str(reason) for reason in reasons]
+            text = next((t for t in texts if not _STATE.search(t)), texts[0])
     return text
 
 
 def read_guard(payload: str) -> GuardFailure:
     """Make sense of one ``recompile_reasons`` payload."""
-    text = _without_source(newest_reason(payload))
+    text = _without_source(telling_reason(payload))
     bare = _ENTRY.sub("", text)
     for read in _READERS:
         if failure := read(bare):
@@ -145,14 +156,22 @@ def _read_relation(text: str) -> GuardFailure | None:
     name, relation, before = match["name"], match["relation"], subject_name(match["before"])
     # Of a dict, torch says `len(d) != 1` if it expected one item.
     expected = relation in {"==", "is"} or (relation == "!=" and name.startswith("len("))
-    dimension = _DIMENSION.search(text)
+    subject = subject_name(name.removeprefix("(").removesuffix(")") if name[0] == "(" else name)
     return GuardFailure(
         text=text,
-        subject=subject_name(name.removeprefix("(").removesuffix(")") if name[0] == "(" else name),
+        subject=subject,
         before=before if expected else f"{relation} {before}",
         after="",
-        kind=_PLAIN_KINDS[dimension[1]] if dimension else "value",
+        kind=_relation_kind(text, subject, before),
     )
+
+
+def _relation_kind(text: str, subject: str, before: str) -> RecompileKind:
+    if dimension := _DIMENSION.search(text):
+        return _PLAIN_KINDS[dimension[1]]
+    if subject.endswith(".training"):
+        return "training"
+    return "presence" if before == "None" else "value"
 
 
 _READERS = (

@@ -63,7 +63,18 @@ class BreakSite(Record):
 
 
 RecompileKind = Literal[
-    "automatic_dynamic", "size", "stride", "dtype", "value", "identity", "grad_mode", "other"
+    "automatic_dynamic",
+    "size",
+    "rank",
+    "stride",
+    "dtype",
+    "requires_grad",
+    "value",
+    "presence",
+    "identity",
+    "grad_mode",
+    "training",
+    "other",
 ]
 
 

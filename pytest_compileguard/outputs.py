@@ -23,18 +23,17 @@ class GitHub(Record, frozen=True):
     """The job of GitHub Actions that this session runs in."""
 
     summary: Path | None
-    workspace: Path | None
+    workspace: Path
 
 
 def github(environ: Mapping[str, str]) -> GitHub | None:
     """Read from the variables of the process which job this is; ``None``: none."""
     if environ.get("GITHUB_ACTIONS") != "true":
         return None
-    summary, workspace = environ.get("GITHUB_STEP_SUMMARY"), environ.get("GITHUB_WORKSPACE")
-    return GitHub(
-        summary=Path(summary) if summary else None,
-        workspace=Path(workspace) if workspace else None,
-    )
+    summary = environ.get("GITHUB_STEP_SUMMARY")
+    # Runners that only resemble GitHub's may leave it out; they start in the checkout too.
+    workspace = environ.get("GITHUB_WORKSPACE") or Path.cwd()
+    return GitHub(summary=Path(summary) if summary else None, workspace=Path(workspace))
 
 
 class Outputs:

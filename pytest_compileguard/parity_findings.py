@@ -15,9 +15,13 @@ from pytest_compileguard.observation import (
 from pytest_compileguard.wording import call_text, counted, first_of
 
 _MOST_MISMATCHES = 5
+_IF_ROUNDING = (
+    "if a difference of this size is rounding, widen rtol= and atol=; if not, look for code that "
+    "asks whether it is compiled, or report what departs to PyTorch"
+)
 _REMEDIES: dict[MismatchKind, str] = {
-    "value": "if a difference of this size is sound, widen rtol= and atol= of the marker",
-    "gradient": "if a difference of this size is sound, widen rtol= and atol= of the marker",
+    "value": _IF_ROUNDING,
+    "gradient": _IF_ROUNDING,
     "aliasing": "return a clone where callers must not see later writes",
     "exception": "one side raised: make it compile, or make both sides raise the same",
 }
@@ -96,6 +100,8 @@ def _partly_compared(seen: ParityObservation, calls: int) -> Finding:
 
 def _agrees(seen: ParityObservation, calls: int) -> Finding:
     message = f"{seen.calls_compared} of {counted(calls, 'call')}"
+    if not seen.gradients_compared:
+        message += ", without gradients"
     if seen.disputed:
         leaves = counted(seen.disputed, "disputed leaf", "disputed leaves")
         message += f" ({leaves} acquitted by a float64 reference)"

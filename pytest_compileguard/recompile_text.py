@@ -13,6 +13,10 @@ _SIZES: tuple[RecompileKind, ...] = ("automatic_dynamic", "size")
 _REMEDIES: dict[RecompileKind, str] = {
     "stride": "keep one memory layout: call .contiguous() before the target, or keep strides equal",
     "dtype": "keep one dtype for all calls",
+    "rank": "keep one number of dimensions: unsqueeze or flatten before the call",
+    "requires_grad": "keep requires_grad of each argument the same for all calls",
+    "training": "keep one of train() and eval() for all calls",
+    "presence": "always pass the argument, or never: None and a value are compiled apart",
     "value": "pass a tensor instead of the number, or hoist what is constant out of the calls",
     "identity": "pass the same object in every call, or compile once and keep the result",
     "grad_mode": "keep one grad mode for all calls: always or never in torch.no_grad()",

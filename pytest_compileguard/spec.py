@@ -226,7 +226,9 @@ def _refuse_other_modes(limits: Mapping[str, Any], *, origin: str) -> None:
 
 def _unknown(name: str, origin: str) -> str:
     close = difflib.get_close_matches(name, NAMES, n=1)
-    hint = f"; did you mean {close[0]}?" if close else ""
+    hint = f"; did you mean {close[0]}?" if close else "."
+    if name == "reference":
+        hint = "; pass it to the fixture: compileguard(target, reference=...)."
     return f"{origin}: unknown limit {name!r}{hint} Known: {', '.join(NAMES)}"
 
 

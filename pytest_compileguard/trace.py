@@ -238,8 +238,11 @@ def _recompiles(
         frame = frames.get(f"{frame_id}/0") or frames.get(event.compile_id)
         failure = read_guard(event.payload)
         kind = failure.kind
-        generalised = kind in {"size", "value"} or failure.subject.endswith(".rank")
-        if generalised and dynamic is not False and _became_dynamic(event.compile_id, graphs):
+        if (
+            kind in {"size", "value"}
+            and dynamic is not False
+            and _became_dynamic(event.compile_id, graphs)
+        ):
             kind = "automatic_dynamic"
         found.append(_recompile(event, frame, failure, kind, refused=event.compile_id in limit))
     return tuple(found)

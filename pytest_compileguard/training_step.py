@@ -37,6 +37,7 @@ class TrainingStep:
         self.set_to_none = set_to_none
 
     def __call__(self, part: Part, inputs: Any, *targets: Any) -> Any:
+        __tracebackhide__ = True
         return self.make(part, self.model, self.optimizer.step, (inputs, *targets))
 
     @property
@@ -48,6 +49,7 @@ class TrainingStep:
         self, part: Part, model: Callable[..., Any], update: Callable[[], Any], batch: Any
     ) -> Any:
         """Make one part by a given form of the model, and of the optimizer's ``step``."""
+        __tracebackhide__ = True
         loss = None
         if part != "update":
             self.optimizer.zero_grad(set_to_none=self.set_to_none)

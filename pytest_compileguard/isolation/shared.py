@@ -25,8 +25,8 @@ class Shared:
             return None
         return (
             f"{who} writes to parameters or their gradients ({', '.join(moved[:3])}), which "
-            "the shadow shares; guard a function that holds the optimizer or calls backward "
-            "itself, or use buffers"
+            "the shadow shares; guard steps of training by compileguard.training(model, optimizer, "
+            "loss_fn), or make the optimizer outside of the call and hand it in"
         )
 
     def _marks(self) -> dict[int, Fingerprint]:

@@ -119,7 +119,7 @@ def dropout() -> Case:
     return Case(
         net,
         [(torch.ones(2, 4),)] * 3,
-        (("1.training", "True", "", "value"),),
+        (("1.training", "True", "", "training"),),
         at=(1,),
         graphs=2,
         before=lambda i: net.train(i != 1),
@@ -153,7 +153,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "rank": lambda: Case(
         plain,
         [(torch.ones(3),), (torch.ones(3, 4),)],
-        (("x.rank", "1", "2", "automatic_dynamic"),),
+        (("x.rank", "1", "2", "rank"),),
         at=(1,),
         graphs=2,
     ),
@@ -266,7 +266,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "requires_grad": lambda: Case(
         plain,
         [(torch.ones(4),), (torch.ones(4, requires_grad=True),)],
-        (("x.requires_grad", "False", "True", "other"),),
+        (("x.requires_grad", "False", "True", "requires_grad"),),
         at=(1,),
         graphs=2,
     ),
@@ -394,7 +394,7 @@ def test_closures_guarded_one_by_one_recompile_nothing() -> None:
         ("tensor 'L['x']' size mismatch at index 1. expected 3, actual 4",
          ("x.size(1)", "3", "4", "size")),
         ("G['SCALE'] == 2", ("SCALE", "2", "", "value")),
-        ("L['n'] is None", ("n", "None", "", "value")),
+        ("L['n'] is None", ("n", "None", "", "presence")),
         ("n != 0  # return n  # m.py:3 in f", ("n", "!= 0", "", "value")),
         ("name == 'a # b'  # return 1", ("name", "'a # b'", "", "value")),
         ("not hasattr(o, 'z')", ("", "", "", "other")),
@@ -404,3 +404,12 @@ def test_closures_guarded_one_by_one_recompile_nothing() -> None:
 def test_wording_of_a_guard(text: str, expected: Expected) -> None:
     read = read_guard(f"0/0: {text}")
     assert (read.subject, read.before, read.after, read.kind) == expected
+
+
+def test_what_is_new_is_told_not_a_state_met_before() -> None:
+    """The newest code was made without gradients, the call after it is in grad mode again."""
+    x = torch.ones(4)
+    modes = [contextlib.nullcontext, torch.no_grad, contextlib.nullcontext]
+    seen = check(plain, (x,), (x,), (x.double(),), around=lambda call: modes[call]())
+
+    assert [recompile.kind for recompile in seen.facts.recompiles] == ["grad_mode", "dtype"]

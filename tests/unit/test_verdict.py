@@ -159,7 +159,7 @@ def make_parity(**changes: Any) -> ParityObservation:
         calls=3,
         calls_compared=3,
         leaves_compared=6,
-        gradients_compared=0,
+        gradients_compared=4,
         mismatches=(),
         disputed=0,
         unchecked=(),
