@@ -16,8 +16,7 @@ from pytest_compileguard.wording import call_text, counted, first_of
 
 _MOST_MISMATCHES = 5
 _IF_ROUNDING = (
-    "if a difference of this size is rounding, widen rtol= and atol=; if not, look for code that "
-    "asks whether it is compiled, or report what departs to PyTorch"
+    "if this is rounding, widen rtol= and atol=; else seek code that asks whether it is compiled"
 )
 _REMEDIES: dict[MismatchKind, str] = {
     "value": _IF_ROUNDING,
