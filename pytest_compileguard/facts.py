@@ -10,7 +10,7 @@ import msgspec
 from pytest_compileguard import dynamo
 from pytest_compileguard.allowance import allowed_sites
 from pytest_compileguard.code_origin import is_rewritten_assert, origin
-from pytest_compileguard.inductor_trace import cudagraph_skips, kernel_names
+from pytest_compileguard.inductor_trace import ON_CPU, cudagraph_skips, kernel_names
 from pytest_compileguard.observation import BreakSite, CacheState, CompileObservation, Fallback
 from pytest_compileguard.plan import OWN_BACKEND, Plan
 from pytest_compileguard.shadow_call import ShadowCall
@@ -63,7 +63,7 @@ def _cudagraph_skips(calls: Sequence[ShadowCall]) -> tuple[str, ...]:
     traced = [r for call in calls if call.trace for r in cudagraph_skips(call.trace.events)]
     told = [*logged, *(reason for reason in traced if reason not in logged)]
     counted = sum(call.counters.cudagraph_skips for call in calls if call.counters)
-    return (*told, *["torch gives no reason, as for code on a CPU"] * (counted - len(told)))
+    return (*told, *[ON_CPU] * (counted - len(told)))
 
 
 def _graphs_per_call(

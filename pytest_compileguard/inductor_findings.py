@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from pytest_compileguard.finding import Finding
+from pytest_compileguard.inductor_trace import ON_CPU
 from pytest_compileguard.limit_findings import against_limit
 from pytest_compileguard.observation import CompileObservation
 from pytest_compileguard.plan import Plan
@@ -41,10 +42,16 @@ def _no_inductor(plan: Plan) -> str | None:
 
 
 def _cuda_graphs(plan: Plan, seen: CompileObservation) -> tuple[Finding, ...]:
-    skips, limit = len(seen.cudagraph_skips), plan.max_cudagraph_skips
-    if limit is None and not plan.arguments.promises_cuda_graphs:
+    reasons = [reason for reason in seen.cudagraph_skips if reason != ON_CPU]
+    skips, limit = len(reasons), plan.max_cudagraph_skips
+    nothing = not skips and not seen.cudagraph_recordings
+    on_cpu = nothing and ON_CPU in seen.cudagraph_skips
+    if limit is None and (on_cpu or not plan.arguments.promises_cuda_graphs):
         return ()
-    if not skips and not seen.cudagraph_recordings:
+    if on_cpu:
+        text = f"CUDA graphs need a GPU: {ON_CPU}"
+        return (Finding(metric="cudagraph_skips", status="not_checked", message=text),)
+    if nothing:
         reason = _no_inductor(plan) or _NOTHING_RECORDED.format(counted(seen.calls, "call"))
         return (Finding(metric="cudagraph_skips", status="not_checked", message=reason),)
     finding = Finding(
@@ -53,7 +60,7 @@ def _cuda_graphs(plan: Plan, seen: CompileObservation) -> tuple[Finding, ...]:
         message=f"{skips}, {'no limit' if limit is None else f'limit {limit}'}",
         observed=skips,
         limit=limit,
-        evidence=(*first_of(list(dict.fromkeys(seen.cudagraph_skips))), *_recorded(seen)),
+        evidence=(*first_of(list(dict.fromkeys(reasons))), *_recorded(seen)),
     )
     replace = msgspec.structs.replace
     remedy = "the reason names the line; the mode gains nothing without CUDA graphs"

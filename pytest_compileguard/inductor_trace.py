@@ -7,6 +7,8 @@ from collections.abc import Iterable
 
 from pytest_compileguard.trace import TraceEvent
 
+ON_CPU = "the code runs on a CPU"
+"""Why a CUDA graph was skipped where torch counts it without giving a reason."""
 _KERNEL = re.compile(r"\b((?:triton|cpp_fused|cpp_)\w*_\d+)\b(?= = |\()")
 
 

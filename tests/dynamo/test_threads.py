@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 import types
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -26,12 +27,6 @@ pytestmark = pytest.mark.usefixtures("compiler_loaded")
 X = torch.ones(4)
 
 
-def slow_to_trace(x: Tensor) -> Tensor:
-    for _ in range(60):
-        x = x + 1
-    return x
-
-
 def breaks_elsewhere(x: Tensor) -> Tensor:
     y = x.sin()
     torch._dynamo.graph_break()
@@ -39,29 +34,42 @@ def breaks_elsewhere(x: Tensor) -> Tensor:
 
 
 def test_compiles_of_another_thread_are_left_out_and_told() -> None:
+    others: list[int] = []
+
+    def waits(graph: torch.fx.GraphModule, _inputs: list[Any]) -> Callable[..., Any]:
+        """Code that runs until the other thread has compiled once more."""
+
+        def run(*args: Any) -> Any:
+            seen, end_s = len(others), time.monotonic() + 60
+            while len(others) < seen + 2 and time.monotonic() < end_s:
+                time.sleep(0.005)
+            return graph(*args)
+
+        return run
+
     @contextlib.contextmanager
     def beside(_call: int) -> Iterator[None]:
         with ThreadPoolExecutor(1) as pool:
-            started, stop = threading.Event(), threading.Event()
-            other = pool.submit(_compile_until, stop, started)
-            started.wait(30)
+            stop = threading.Event()
+            other = pool.submit(_compile_until, stop, others)
             yield
             stop.set()
             other.result()
 
-    unlimited = check(slow_to_trace, (X,), around=beside)
+    unlimited = check(break_functions.clean, (X,), around=beside, backend=waits)
 
     assert not unlimited.facts.break_sites
     assert unlimited.facts.graphs == 1
     assert any("another thread" in why for why in unlimited.facts.unreliable)
-    assert check(slow_to_trace, (X,), around=beside, max_graph_breaks=0).verdict.outcome == "failed"
+    limited = check(break_functions.clean, (X,), around=beside, backend=waits, max_graph_breaks=0)
+    assert limited.verdict.outcome == "failed"
 
 
-def _compile_until(stop: threading.Event, started: threading.Event) -> None:
+def _compile_until(stop: threading.Event, compiled: list[int]) -> None:
     while not stop.is_set():
         fresh = types.FunctionType(breaks_elsewhere.__code__.replace(), globals())
         torch.compile(fresh, backend="eager")(X)
-        started.set()
+        compiled.append(1)
 
 
 def test_guarded_calls_of_several_threads_are_one_sequence() -> None:
