@@ -265,11 +265,11 @@ def _refuse_parts(model: object, optimizer: object, loss_fn: object, origin: str
     for name, part in (("model", model), ("loss_fn", loss_fn)):
         if not callable(part) or isinstance(part, GuardedCallable):
             kind = type(part).__name__
-            raise SpecError(f"{origin}: {name} is a {kind}: must be a module or a function{_ORDER}")
+            raise SpecError(f"{origin}: {name} must be a module or a function, not {kind}{_ORDER}")
     methods = (getattr(optimizer, name, None) for name in ("step", "zero_grad"))
     if not all(map(callable, methods)):
         kind = type(optimizer).__name__
-        raise SpecError(f"{origin}: optimizer is a {kind}: must be an optimizer of torch{_ORDER}")
+        raise SpecError(f"{origin}: optimizer must be one of torch, not {kind}{_ORDER}")
     parameters = getattr(model, "parameters", None)
     if callable(parameters):
         known = {id(parameter) for parameter in parameters()}

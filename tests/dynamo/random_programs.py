@@ -12,6 +12,7 @@ import dataclasses
 import itertools
 import linecache
 import textwrap
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -266,6 +267,8 @@ class _Drawing:
         self.space: dict[str, Any] = {**NAMES, "n": size}
         self.members = list(MEMBERS) if module else []
         self.statements: list[str] = []
+        # Whether a statement can be run, and so is drawn, may depend on the numbers it meets.
+        torch.manual_seed(0)
         if module:
             self.space["self"] = nn.Module()
             for member in MEMBERS:
@@ -285,7 +288,9 @@ class _Drawing:
     def run(self, line: str) -> bool:
         """Try a statement out; names that it made stay."""
         try:
-            with eval(self.mode, dict(NAMES)):  # noqa: S307
+            with warnings.catch_warnings(), eval(self.mode, dict(NAMES)):  # noqa: S307
+                # Torch warns once; as an error, that would be drawn differently later on.
+                warnings.simplefilter("ignore")
                 exec(line, self.space)  # noqa: S102
         except Exception:  # noqa: BLE001  # torch refuses in many ways; then it is not drawn
             return False

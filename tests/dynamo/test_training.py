@@ -309,9 +309,13 @@ def test_gradient_that_is_only_rounding_makes_no_false_red() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     (
-        ((3, "optimizer", nn.functional.mse_loss), "model=3: must be a module"),
-        ((nn.Linear(1, 1), 3, nn.functional.mse_loss), "optimizer=3: must be an optimizer"),
-        ((nn.Linear(1, 1), torch.optim.SGD([torch.ones(1)], lr=1), 3), "loss_fn=3: must be"),
+        ((3, "optimizer", nn.functional.mse_loss), "model must be a module or a function, not int"),
+        ((nn.Linear(1, 1), 3, nn.functional.mse_loss), "optimizer must be one of torch, not int"),
+        ((nn.Linear(1, 1), torch.optim.SGD([torch.ones(1)], lr=1), 3), "loss_fn must be a"),
+        (
+            (nn.Linear(1, 1), torch.optim.SGD([torch.ones(1)], lr=1), nn.functional.mse_loss),
+            "the optimizer has no parameter of the model",
+        ),
     ),
 )
 def test_parts_that_are_none_are_refused(arguments: tuple[Any, ...], message: str) -> None:
