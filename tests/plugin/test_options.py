@@ -32,7 +32,7 @@ from torch import ones
 
 def test_says(compileguard):
     guarded = compileguard(
-        double_relu, backend="eager", min_speedup=0.001, warmup=3000, max_time_s=2
+        double_relu, backend="eager", min_speedup=0.001, warmup=900, max_time_s=2
     )
     guarded(ones(3))
 
@@ -86,8 +86,8 @@ def test_backend_of_test_then_command_line_then_ini(
 @pytest.mark.parametrize(
     ("ini", "arguments", "expected"),
     (
-        ("compileguard_warmup = 1000", (), 1000),
-        ("compileguard_warmup = 100", ("--compileguard-warmup=2000",), 2000),
+        ("compileguard_warmup = 300", (), 300),
+        ("compileguard_warmup = 30", ("--compileguard-warmup=600",), 600),
     ),
     ids=("ini", "command line over ini"),
 )
@@ -102,7 +102,7 @@ def test_numbers_of_test_then_command_line_then_ini(
 
     checks = by_test(run_suite(TIMED, *arguments, timing=True).checks)
 
-    assert checks["test_says"]["samples"]["warmup"] >= 3000
+    assert checks["test_says"]["samples"]["warmup"] >= 900
     assert checks["test_says_nothing"]["samples"]["warmup"] >= expected
 
 
@@ -123,7 +123,7 @@ def test_longest_time_of_test_then_command_line_then_ini(
 ) -> None:
     """More warm-up calls are wanted than can fit, of which the samples keep a note."""
     pytester.makeini(f"[pytest]\n{ini}\n")
-    suite = TIMED.replace("warmup=3000, max_time_s=2", "max_time_s=0.05")
+    suite = TIMED.replace("warmup=900, max_time_s=2", "max_time_s=0.05")
 
     run = run_suite(suite, "--compileguard-warmup=10000000", *arguments, timing=True)
 
