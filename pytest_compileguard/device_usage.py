@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import json
 import tempfile
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -167,7 +168,11 @@ def _profiled(side: Side, place: torch.device) -> Counter[str]:
     """Count what ran on the GPU, by the kinds that torch's trace of it names."""
     side.prepare_block()
     torch.cuda.synchronize(place)
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+    with (
+        warnings.catch_warnings(),
+        torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile,
+    ):
+        warnings.simplefilter("ignore")  # of the profiler: that it keeps the events of one cycle
         result = side.call()
         torch.cuda.synchronize(place)
     del result

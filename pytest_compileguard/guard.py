@@ -129,7 +129,8 @@ class CompileGuard:
             model: A module, compiled already or not.
             optimizer: Of its parameters; its ``step`` may be compiled.
             loss_fn: Takes the model's output and the targets, gives a scalar.
-            compile_optimizer: Whether the check compiles the optimizer's ``step`` too.
+            compile_optimizer: Whether the check compiles the optimizer's ``step`` too. On a GPU
+                the optimizer is made ``capturable`` first, as compiling it does.
             set_to_none: As that of ``optimizer.zero_grad``.
             **limits: As those of the marker.
 
@@ -157,6 +158,8 @@ class CompileGuard:
         plan = self._plan(step, limits, origin=origin)
         if self._options.disable:
             return functools.partial(step, "whole")
+        if step.updates_compiled:
+            step.made_capturable = _make_capturable(optimizer)
         check = _load_check()(plan, step)
         self.checks.append(check)
         return GuardedTraining(self, check, step)
@@ -283,6 +286,12 @@ def _compiled_parts(model: Any, update: Any) -> tuple[bool, bool]:
     from pytest_compileguard.compiling import is_compiled  # noqa: PLC0415  # imports torch
 
     return is_compiled(model), is_compiled(update)
+
+
+def _make_capturable(optimizer: Any) -> bool:
+    from pytest_compileguard.dynamo import make_capturable  # noqa: PLC0415  # imports torch
+
+    return make_capturable(optimizer)
 
 
 def _refuse_reference(reference: object, origin: str) -> None:

@@ -35,6 +35,7 @@ from pytest_compileguard.shadow import Shadow
 from pytest_compileguard.shadow_call import ShadowCall, Timeable
 from pytest_compileguard.target import own_code, target_name
 from pytest_compileguard.timing import sample_speed
+from pytest_compileguard.training_step import TrainingStep
 
 _RESET = (
     "torch was reset since the call before (torch.compiler.reset(), or the first call of another "
@@ -192,10 +193,14 @@ class Check:
             before.restore()
 
     def _noted(self, seen: SpeedObservation | NotObserved) -> SpeedObservation | NotObserved:
-        if self.reference is None or isinstance(seen, NotObserved):
+        if isinstance(seen, NotObserved):
             return seen
-        note = f"eager is the reference {target_name(self.reference)}"
-        return msgspec.structs.replace(seen, notes=(note, *seen.notes))
+        notes = []
+        if self.reference is not None:
+            notes.append(f"eager is the reference {target_name(self.reference)}")
+        if isinstance(self.target, TrainingStep) and self.target.made_capturable:
+            notes.append("eager's optimizer is capturable too, as compiling one on a GPU makes it")
+        return msgspec.structs.replace(seen, notes=(*notes, *seen.notes))
 
     def _why_untimed(
         self,

@@ -35,6 +35,8 @@ class TrainingStep:
         self.optimizer_is_compiled = optimizer_is_compiled
         """Whether the test compiled its ``step``."""
         self.set_to_none = set_to_none
+        self.made_capturable = False
+        """Whether the optimizer was set up for CUDA graphs, since it is compiled."""
 
     def __call__(self, part: Part, inputs: Any, *targets: Any) -> Any:
         __tracebackhide__ = True

@@ -12,6 +12,7 @@ from pytest_compileguard.dynamo.compiled_form import InPlace, compiled_form
 from pytest_compileguard.dynamo.counters import Counters, LostBreak, counters, lost_breaks
 from pytest_compileguard.dynamo.first_use import caches_disabled, use_backend_once
 from pytest_compileguard.dynamo.listening import configured, tracing, watching
+from pytest_compileguard.dynamo.optimizers import make_capturable
 from pytest_compileguard.dynamo.regions import CallTrace, probing
 from pytest_compileguard.dynamo.self_test import ensure_understood
 from pytest_compileguard.dynamo.stages import (
@@ -54,6 +55,7 @@ __all__ = [
     "load_backend",
     "load_stages",
     "lost_breaks",
+    "make_capturable",
     "named_backend",
     "only_first",
     "probing",

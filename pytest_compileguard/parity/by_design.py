@@ -7,7 +7,6 @@ from typing import Any
 import torch
 
 _ALIGNED_BYTES = 16
-_STEP = "['step']"
 
 
 def as_eager_would(path: str, actual: Any, expected: Any) -> tuple[Any, str]:
@@ -16,9 +15,6 @@ def as_eager_would(path: str, actual: Any, expected: Any) -> tuple[Any, str]:
         return actual, ""
     if not actual.is_cuda:
         return actual, ""
-    if path.endswith(_STEP) and actual.dim() == 0 and expected.device.type == "cpu":
-        note = "compiled optimizers keep their step counts on the GPU, eager ones on the CPU"
-        return actual.to("cpu"), note
     if expected.is_cuda and has_padded_rows(actual, expected):
         strides = f"strides {actual.stride()} for {expected.stride()}"
         note = f"{path}: inductor pads its rows ({strides}); .view() may refuse what eager allows"
