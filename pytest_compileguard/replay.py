@@ -34,6 +34,9 @@ class Replay:
     name: str
     prepared: Prepared
     setup: Setup | None = None
+    begins_steps: bool = False
+    """Whether each call begins a new step of CUDA graphs, as nothing else says so: calls whose
+    backward pass is never made would be recorded as parts of one step, again and again."""
     _arguments: tuple[tuple[Any, ...], dict[str, Any]] = field(init=False)
     _saved: dict[str, tuple[torch.Tensor, torch.Tensor]] = field(default_factory=dict)
 
@@ -54,6 +57,8 @@ class Replay:
     def call(self) -> object:
         """Call the side as it stands."""
         args, kwargs = self._arguments
+        if self.begins_steps:
+            torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
         return self.prepared.target(*args, **kwargs)
 
     def mutated(self) -> frozenset[str]:

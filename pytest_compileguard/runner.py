@@ -246,7 +246,12 @@ def _measured(last: Timeable, plan: Plan) -> WarmObservation:
     """Measure both sides, having seen that the one runs compiled code and the other does not."""
     device_type = last.device.partition(":")[0]
     eager = Replay(name="eager", prepared=last.eager, setup=plan.setup)
-    compiled = Replay(name="compiled", prepared=last.compiled, setup=plan.setup)
+    compiled = Replay(
+        name="compiled",
+        prepared=last.compiled,
+        setup=plan.setup,
+        begins_steps=last.ambient.grad and dynamo.counters().cudagraphs > 0,
+    )
     with silenced(compiling=True), last.ambient.applied():
         try:
             with dynamo.probing(last.call) as compiled_ran:

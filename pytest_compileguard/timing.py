@@ -2,8 +2,8 @@
 
 How, and why so:
 
-- Pairs, taken in turn, with the order alternating inside a pair: the machine's pace cancels, and
-  so does any advantage of going second.
+- Pairs, with the order inside each at random: the machine's pace cancels, and so does any
+  advantage of going second, or of keeping step with what else repeats.
 - Blocks of back-to-back calls, long against the resolution of the clock.
 - Both sides are warmed until neither gets faster. No first call is ever timed.
 - At most ``stats.LOOKS`` looks, spread over the time there is: sampling stops once the interval

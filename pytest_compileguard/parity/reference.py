@@ -8,7 +8,8 @@ twice as much, for the greatest. PyTorch's own benchmarks judge accuracy so, wit
 and 3 for 16-bit types (``torch._dynamo.utils.same``). Two things are ours. The greatest
 error is bounded, since one wrong element in a million hardly moves a mean. And elements
 are judged among others of their magnitude, since a mask of -1e9, or one loud channel,
-would buy freedom for all the rest. A compiled leaf that agrees with float64 within the
+would buy freedom for all the rest. (Kinds with few elements are judged with their neighbours:
+the errors of a handful scatter.) A compiled leaf that agrees with float64 within the
 tolerance of its dtype is right, also where eager is not: where it overflowed on the way, or
 where its rounding decided a softmax.
 
@@ -46,9 +47,12 @@ _TF32_EPSILON = 2.0**-10
 _PLAINLY_COARSER = 64.0
 _COARSE = 4.0
 _COARSEST = 2.0**-7
+_TF32_TYPES = (torch.float32, torch.complex64)
 _NARROW = (torch.float16, torch.bfloat16)
 _OCTAVES = 3
-_LEAST_OF_A_KIND = 32
+_NEIGHBOURS = 2
+_MANY = 256
+_FEW = 32
 _FAR_LOUDER = 100.0
 _MOST_ASKED = 2**20
 _PRECISIONS = 64.0
@@ -63,7 +67,7 @@ def within_precision(actual: torch.Tensor, expected: torch.Tensor, *, tf32: bool
     if not _is_inexact(expected):
         return False
     epsilon, narrow = torch.finfo(expected.dtype).eps, _is_narrow(expected)
-    if tf32 and expected.dtype in (torch.float32, torch.complex64):
+    if tf32 and expected.dtype in _TF32_TYPES:
         epsilon, narrow = _TF32_EPSILON, True
     usual = _usual_size(expected)
     if usual is None:
@@ -99,11 +103,14 @@ def acquits(
     expected: torch.Tensor,
     reference: torch.Tensor,
     moved: Sequence[torch.Tensor] = (),
+    *,
+    tf32: bool = False,
 ) -> bool:
     """Whether the compiled leaf is about as near to ``reference`` as the eager one is.
 
     All have one shape; ``reference`` and ``moved``, the same run from inputs that rounding
-    moved, are float64 or complex128.
+    moved, are float64 or complex128. With ``tf32``, products keep ten bits of float32 numbers;
+    where one side cuts off what the other rounds, all terms of a sum err in one direction.
     """
     if not _is_inexact(expected) or reference.dtype not in (torch.float64, torch.complex128):
         return False
@@ -122,6 +129,8 @@ def acquits(
     eager_error, usable = (expected[inside] - exact).abs(), ~lost[inside]
     unit = _unit(_rms(eager_error[usable]), _rms(exact[usable].abs()), limits.eps)
     slack = _OWN_UNITS * unit * exact.abs()
+    if tf32 and dtype in _TF32_TYPES and (usual := _usual_size(exact)) is not None:
+        slack = torch.maximum(slack, _OWN_UNITS * _TF32_EPSILON * exact.abs().clamp(min=usual))
     for other in moved:
         slack = torch.maximum(slack, 2 * (other[inside] - exact).abs())
     error = ((actual[inside] - exact).abs() - slack).clamp(min=0)
@@ -164,9 +173,9 @@ def _within(
         return _rms(error) <= k * noise and float(error.max()) <= 2 * k * float(eager_error.max())
     if noise > _USABLE * size:
         return False
-    for part, kind in _kinds(sizes):
-        scale = kind & usable if bool((kind & usable).any()) else usable
-        if _rms(error[part]) > k * _rms(eager_error[scale]):
+    for part, near in _kinds(sizes):
+        scale = near & usable if bool((near & usable).any()) else usable
+        if _rms(error[near]) > k * _rms(eager_error[scale]):
             return False
         if float(error[part].max()) > 2 * k * float(eager_error[scale].max()):
             return False
@@ -180,16 +189,18 @@ def _is_near(actual: torch.Tensor, exact: torch.Tensor, dtype: torch.dtype) -> b
 
 
 def _kinds(sizes: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Groups of elements of one magnitude, and the elements that set their scale.
+    """Groups of elements of one magnitude, and those with which they are judged.
 
-    Few elements say little of what rounding does to their kind: all others are asked too.
+    The errors of a handful scatter: few elements are judged with their neighbours, and where
+    these are few as well, with all others.
     """
     everything = torch.ones_like(sizes, dtype=torch.bool)
     logarithm = torch.log2(sizes.clamp(min=torch.finfo(torch.float64).tiny))
     group = torch.floor(logarithm / _OCTAVES).to(torch.int64)
     for number in torch.unique(group):
         part = group == number
-        yield part, part if int(part.sum()) >= _LEAST_OF_A_KIND else everything
+        near = part if int(part.sum()) >= _MANY else (group - number).abs() <= _NEIGHBOURS
+        yield part, near if int(near.sum()) >= _FEW else everything
 
 
 def _same_specials(actual: torch.Tensor, expected: torch.Tensor) -> bool:

@@ -225,7 +225,9 @@ class SideComparison:
         if not isinstance(exact, torch.Tensor):
             return False
         leaves = actual.detach(), expected.detach(), exact.detach()
-        return acquits(*leaves) or acquits(*leaves, self._moved_leaves(path, kind))
+        return acquits(*leaves, tf32=tf32) or acquits(
+            *leaves, self._moved_leaves(path, kind), tf32=tf32
+        )
 
     def _moved_leaves(self, path: str, kind: MismatchKind) -> list[torch.Tensor]:
         if self._moved is None:

@@ -144,10 +144,51 @@ def test_what_eager_computed_in_fewer_digits_is_judged_by_these() -> None:
     assert not acquits(flipped @ x, factors @ x, exact)
 
 
-def tens_bits(x: torch.Tensor) -> torch.Tensor:
+def test_digits_that_one_side_cuts_off_and_the_other_rounds_are_no_error() -> None:
+    """Kernels that Triton makes cut TF32 off, so all terms of a sum err towards zero."""
+    for seed in range(8):
+        torch.manual_seed(seed)
+        x, qkv, last = torch.randn(2, 64, 96), torch.randn(288, 96) / 10, torch.randn(96, 96) / 10
+        exact = attended(x.double(), qkv.double(), last.double(), lambda t: t)
+        eager = attended(x, qkv, last, tens_bits)
+        cut = attended(x, qkv, last, lambda t: tens_bits(t, torch.trunc))
+
+        assert acquits(cut, eager, exact, tf32=True)
+        assert not acquits(eager * 1.01, eager, exact, tf32=True)
+        assert not acquits(eager.roll(1, 1), eager, exact, tf32=True)
+        one = eager.clone()
+        one[0, 5, 7] += 0.05 * eager.square().mean().sqrt()
+        assert not acquits(one, eager, exact, tf32=True)
+
+
+def attended(
+    x: torch.Tensor, qkv: torch.Tensor, last: torch.Tensor, kept: Callable[..., torch.Tensor]
+) -> torch.Tensor:
+    """Causal attention whose products go through ``kept``."""
+    parts = (kept(x) @ kept(qkv).t()).reshape(*x.shape[:2], 3, 4, -1).permute(2, 0, 3, 1, 4)
+    q, k, v = parts
+    y = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+    return kept(y.transpose(1, 2).flatten(2)) @ kept(last).t()
+
+
+def test_few_elements_are_judged_with_their_neighbours() -> None:
+    """One small element that is off by five times the usual error is no fault; a loud one is."""
+    exact = drawn(4096).double().sign()
+    exact[0] = 1e-3
+    eager = (exact + 1e-6 * drawn(4096)).float()
+    compiled = (exact + 1.5e-6 * drawn(4096)).float()
+    compiled[0] = exact[0] + 5e-6
+    assert acquits(compiled, eager, exact)
+    compiled[0] = exact[0] + 5e-5
+    assert not acquits(compiled, eager, exact)
+
+
+def tens_bits(
+    x: torch.Tensor, kept: Callable[[torch.Tensor], torch.Tensor] = torch.round
+) -> torch.Tensor:
     """Keep as many bits of each number as TF32 does."""
     step = torch.exp2(torch.floor(torch.log2(x.abs())) - 10)
-    return (x / step).round() * step
+    return kept(x / step) * step
 
 
 def test_rows_that_begin_at_sixteen_bytes_are_padded_ones() -> None:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable
+from itertools import count
 
 import pytest
 
 from pytest_compileguard import stats
 from pytest_compileguard.clock import Call
-from pytest_compileguard.sampling import Pairs, Sampler, Side
+from pytest_compileguard.sampling import Order, Pairs, Sampler, Side
 
 RUNS = 150
 CALL_S = 1e-3
@@ -87,7 +88,17 @@ def autocorrelated(rng: random.Random) -> Pace:
     return pace
 
 
-MACHINES = (quiet, drifting, bimodal, with_outliers, autocorrelated)
+def in_step(rng: random.Random) -> Pace:
+    """Two blocks of each four meet something else: sides that took turns strictly would differ."""
+    block = count()
+
+    def pace(_now_s: float, _side: str) -> float:
+        return 0.025 * (next(block) % 4 in (0, 3)) + rng.gauss(0, NOISE)
+
+    return pace
+
+
+MACHINES = (quiet, drifting, bimodal, with_outliers, autocorrelated, in_step)
 Machine = Callable[[random.Random], Pace]
 
 
@@ -98,6 +109,7 @@ def decided(machine: Machine, rng: random.Random, *, truth: float, limit: float)
         eager=Side(name="eager", call=lambda: ("eager", truth * CALL_S)),
         compiled=Side(name="compiled", call=lambda: ("compiled", CALL_S)),
         clock=clock,
+        order=Order(random.Random(rng.random())),  # noqa: S311  # a simulation
         now=clock.now,
     )
     sampler.sample(pairs, end_s=TIME_S, limit=limit, at_look=lambda: None)
