@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from pytest_compileguard.baseline.store import Store
 from pytest_compileguard.errors import CompileGuardError
 from pytest_compileguard.spec import MARKER, CompileCheck, spec_from_marks
-from pytest_compileguard.store import Store
 
 FIXTURE = "compileguard"
 

@@ -10,12 +10,12 @@ import msgspec
 from pytest_compileguard import dynamo
 from pytest_compileguard.allowance import allowed_sites
 from pytest_compileguard.code_origin import is_rewritten_assert, origin
-from pytest_compileguard.inductor_trace import ON_CPU, cudagraph_skips, kernel_names
 from pytest_compileguard.observation import BreakSite, CacheState, CompileObservation, Fallback
 from pytest_compileguard.plan import OWN_BACKEND, Plan
-from pytest_compileguard.shadow_call import ShadowCall
+from pytest_compileguard.shadow.call import ShadowCall
 from pytest_compileguard.source import source_line
-from pytest_compileguard.trace import TraceEvent, TraceFacts, read_trace
+from pytest_compileguard.trace.compiles import TraceEvent, TraceFacts, read_trace
+from pytest_compileguard.trace.inductor import ON_CPU, cudagraph_skips, kernel_names
 
 
 def gather_facts(calls: Sequence[ShadowCall], plan: Plan, *, target: str) -> CompileObservation:

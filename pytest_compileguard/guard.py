@@ -283,7 +283,7 @@ def _refuse_parts(model: object, optimizer: object, loss_fn: object, origin: str
 
 def _compiled_parts(model: Any, update: Any) -> tuple[bool, bool]:
     _load_check()
-    from pytest_compileguard.compiling import is_compiled  # noqa: PLC0415  # imports torch
+    from pytest_compileguard.shadow.compiling import is_compiled  # noqa: PLC0415  # imports torch
 
     return is_compiled(model), is_compiled(update)
 

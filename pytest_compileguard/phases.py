@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytest_compileguard.baseline import Baseline, look_up
+from pytest_compileguard.baseline.look_up import Baseline, look_up
+from pytest_compileguard.baseline.store import Store
 from pytest_compileguard.environment import Environment, make_environment
 from pytest_compileguard.errors import BaselineError
 from pytest_compileguard.finding import Finding, Verdict
@@ -13,7 +14,6 @@ from pytest_compileguard.observation import NotObserved, Observation
 from pytest_compileguard.plan import Plan
 from pytest_compileguard.report.failure import failure_text
 from pytest_compileguard.spec import MARKER
-from pytest_compileguard.store import Store
 from pytest_compileguard.verdict import judge
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from pytest_compileguard.baseline.store import Store
 from pytest_compileguard.collection import FIXTURE, modes_of, refusals, spec_of, stable_nodeid
 from pytest_compileguard.errors import CompileGuardError
 from pytest_compileguard.finding import Verdict
@@ -29,7 +30,6 @@ from pytest_compileguard.screen import open_progress
 from pytest_compileguard.selection import Selection
 from pytest_compileguard.session import Session, encodable, make_store, to_wire
 from pytest_compileguard.spec import MARKER, marker_help
-from pytest_compileguard.store import Store
 
 # What carries verdicts (on a test report) and refusals (on the output of a worker) to the
 # controller of pytest-xdist.

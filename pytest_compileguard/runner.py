@@ -12,8 +12,6 @@ from typing import Any, NamedTuple
 import msgspec
 
 from pytest_compileguard import dynamo
-from pytest_compileguard.conditions import VoidError
-from pytest_compileguard.device_usage import kernel_launches, peak_memory
 from pytest_compileguard.errors import CompileGuardError, SpecError
 from pytest_compileguard.facts import gather_facts
 from pytest_compileguard.isolation.ambient import random_state
@@ -29,12 +27,14 @@ from pytest_compileguard.observation import (
     SpeedObservation,
 )
 from pytest_compileguard.plan import OWN_BACKEND, CompileArguments, Plan
-from pytest_compileguard.replay import Replay
-from pytest_compileguard.sampling import Side
-from pytest_compileguard.shadow import Shadow
-from pytest_compileguard.shadow_call import ShadowCall, Timeable
+from pytest_compileguard.shadow.both_sides import Shadow
+from pytest_compileguard.shadow.call import ShadowCall, Timeable
 from pytest_compileguard.target import own_code, target_name
-from pytest_compileguard.timing import sample_speed
+from pytest_compileguard.timing.conditions import VoidError
+from pytest_compileguard.timing.device_usage import kernel_launches, peak_memory
+from pytest_compileguard.timing.measuring import sample_speed
+from pytest_compileguard.timing.replay import Replay
+from pytest_compileguard.timing.sampling import Side
 from pytest_compileguard.training_step import TrainingStep
 
 _RESET = (

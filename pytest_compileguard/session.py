@@ -7,21 +7,21 @@ from typing import Any
 
 import msgspec
 
-from pytest_compileguard.baseline import facts_key
+from pytest_compileguard.baseline.git import GitError, checked_out, revision
+from pytest_compileguard.baseline.look_up import facts_key
+from pytest_compileguard.baseline.pruning import WholeModule, completed
+from pytest_compileguard.baseline.recording import Changes, Wish, record
+from pytest_compileguard.baseline.renames import old_names
+from pytest_compileguard.baseline.store import Store
 from pytest_compileguard.benchmark_export import enter
 from pytest_compileguard.errors import CompileGuardError, OptionError
 from pytest_compileguard.finding import Verdict
-from pytest_compileguard.git import GitError, checked_out, revision
 from pytest_compileguard.metrics import NOISE_THRESHOLD
 from pytest_compileguard.options import Options
 from pytest_compileguard.outputs import Outputs
-from pytest_compileguard.pruning import WholeModule, completed
-from pytest_compileguard.recording import Changes, Wish, record
-from pytest_compileguard.renames import old_names
 from pytest_compileguard.report.document import document
 from pytest_compileguard.report.summary import SummaryLine, summary_lines
 from pytest_compileguard.report.update import hint_lines, refusal_lines, update_lines
-from pytest_compileguard.store import Store
 
 _DISABLED = SummaryLine(
     text="compileguard is disabled (--compileguard-disable): calls ran eager, nothing was checked",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import median
 
-from pytest_compileguard import stats
 from pytest_compileguard.finding import Speed
 from pytest_compileguard.observation import Clock, SpeedObservation
+from pytest_compileguard.timing import stats
 
 _MS_PER_S = 1e3
 

@@ -10,10 +10,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pytest_compileguard import speed
-from pytest_compileguard.baseline_findings import baseline_findings, update_finding
-from pytest_compileguard.compile_findings import compile_findings, compile_problem
-from pytest_compileguard.cost_findings import cost_findings
 from pytest_compileguard.finding import Finding, Speed, Status, Verdict
+from pytest_compileguard.findings.baseline import baseline_findings, update_finding
+from pytest_compileguard.findings.compilation import compile_findings, compile_problem
+from pytest_compileguard.findings.cost import cost_findings
+from pytest_compileguard.findings.parity import parity_findings
+from pytest_compileguard.findings.speed import speed_findings
 from pytest_compileguard.observation import (
     Clock,
     CompileObservation,
@@ -21,11 +23,9 @@ from pytest_compileguard.observation import (
     Observation,
     SpeedObservation,
 )
-from pytest_compileguard.parity_findings import parity_findings
-from pytest_compileguard.speed_findings import speed_findings
 
 if TYPE_CHECKING:
-    from pytest_compileguard.baseline import Baseline
+    from pytest_compileguard.baseline.look_up import Baseline
     from pytest_compileguard.environment import Environment
     from pytest_compileguard.plan import Plan
 

@@ -18,7 +18,7 @@ from pytest_compileguard.facts import gather_facts
 from pytest_compileguard.isolation.quiet import silenced
 from pytest_compileguard.observation import CompileObservation, NotObserved, Observation
 from pytest_compileguard.plan import Plan
-from pytest_compileguard.shadow_call import ShadowCall
+from pytest_compileguard.shadow.call import ShadowCall
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from pytest_compileguard.entries import FactsFile, TimingsFile
-from pytest_compileguard.entry_text import encode
+from pytest_compileguard.baseline.entries import FactsFile, TimingsFile
+from pytest_compileguard.baseline.entry_text import encode
 from pytest_compileguard.environment import Environment
 from pytest_compileguard.finding import Speed, Verdict
 from pytest_compileguard.observation import (

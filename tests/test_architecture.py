@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -41,62 +41,62 @@ ROOMS: dict[str, Room] = {
     "log_capture": Room(),
     "training_step": Room(),
     "target": Room(),
-    "guard_text": Room(),
-    "break_text": Room(),
-    "trace": Room(),
-    "inductor_trace": Room(),
-    "compile_error": Room(),
+    "trace/guard_text": Room(),
+    "trace/break_text": Room(),
+    "trace/compiles": Room(),
+    "trace/inductor": Room(),
+    "trace/compile_error": Room(),
     "dynamo": Room(torch="yes"),
     "isolation": Room(torch="yes"),
     "parity": Room(torch="yes"),
-    "compiling": Room(torch="yes"),
-    "shadow_call": Room(torch="yes"),
-    "other_implementation": Room(torch="yes"),
-    "locating": Room(torch="yes"),
+    "shadow/compiling": Room(torch="yes"),
+    "shadow/call": Room(torch="yes"),
+    "shadow/other_implementation": Room(torch="yes"),
+    "shadow/locating": Room(torch="yes"),
     "reproduction": Room(torch="yes"),
-    "shadow": Room(torch="yes"),
+    "shadow/both_sides": Room(torch="yes"),
     "facts": Room(torch="via"),
     "watch": Room(torch="via"),
-    "stats": Room(),
-    "clock": Room(torch="lazily"),
-    "conditions": Room(torch="lazily"),
-    "device_lock": Room(torch="lazily"),
-    "sampling": Room(),
-    "replay": Room(torch="yes"),
-    "timing": Room(torch="yes"),
-    "device_usage": Room(torch="yes"),
+    "timing/stats": Room(),
+    "timing/clock": Room(torch="lazily"),
+    "timing/conditions": Room(torch="lazily"),
+    "timing/device_lock": Room(torch="lazily"),
+    "timing/sampling": Room(),
+    "timing/replay": Room(torch="yes"),
+    "timing/measuring": Room(torch="yes"),
+    "timing/device_usage": Room(torch="yes"),
     "runner": Room(torch="via"),
     "guarded": Room(),
     "progress": Room(),
     "guard": Room(),
-    "git": Room(),
-    "entries": Room(),
-    "entry_text": Room(),
-    "storable": Room(),
-    "reading": Room(),
-    "places": Room(),
-    "store": Room(),
-    "baseline": Room(),
-    "change": Room(),
-    "pruning": Room(),
-    "recording": Room(),
-    "wording": Room(),
+    "baseline/git": Room(),
+    "baseline/entries": Room(),
+    "baseline/entry_text": Room(),
+    "baseline/storable": Room(),
+    "baseline/reading": Room(),
+    "baseline/places": Room(),
+    "baseline/store": Room(),
+    "baseline/look_up": Room(),
+    "baseline/change": Room(),
+    "baseline/pruning": Room(),
+    "baseline/recording": Room(),
+    "findings/wording": Room(),
     "speed": Room(),
-    "recompile_text": Room(),
-    "limit_findings": Room(),
-    "break_findings": Room(),
-    "inductor_findings": Room(),
-    "compile_findings": Room(),
-    "departure_text": Room(),
-    "parity_findings": Room(),
-    "cost_findings": Room(),
-    "bottleneck": Room(),
-    "speed_findings": Room(),
-    "baseline_advice": Room(),
-    "baseline_speed_findings": Room(),
-    "baseline_findings": Room(),
+    "findings/recompile_text": Room(),
+    "findings/limit": Room(),
+    "findings/breaks": Room(),
+    "findings/inductor": Room(),
+    "findings/compilation": Room(),
+    "findings/departure_text": Room(),
+    "findings/parity": Room(),
+    "findings/cost": Room(),
+    "findings/bottleneck": Room(),
+    "findings/speed": Room(),
+    "findings/baseline_advice": Room(),
+    "findings/baseline_speed": Room(),
+    "findings/baseline": Room(),
     "verdict": Room(),
-    "renames": Room(),
+    "baseline/renames": Room(),
     "report": Room(),
     "benchmark_export": Room(),
     "benchmark_timer": Room(torch="lazily"),
@@ -115,7 +115,13 @@ LAYER = {name: number for number, name in enumerate(ROOMS)}
 
 HOME = Path(pytest_compileguard.__file__).parent
 CONTRIBUTING = Path(__file__).parents[1] / ".github" / "CONTRIBUTING.md"
-FILES = sorted(HOME.rglob("*.py"))
+FOLDERS = {name.partition("/")[0] for name in ROOMS if "/" in name}
+"""Folders whose files are rooms of their own."""
+FILES = sorted(
+    file
+    for file in HOME.rglob("*.py")
+    if file.name != "__init__.py" or file.parent.name not in FOLDERS
+)
 PRIVATE = re.compile(r"torch\._(dynamo|inductor|functorch|logging|C|guards|subclasses)\b")
 
 
@@ -127,8 +133,11 @@ class Import(NamedTuple):
 
 
 def room_of(file: Path) -> str:
-    first = file.relative_to(HOME).parts[0]
-    return first.removesuffix(".py")
+    return room_named(file.relative_to(HOME).with_suffix("").parts)
+
+
+def room_named(parts: Sequence[str]) -> str:
+    return "/".join(parts[:2]) if parts[0] in FOLDERS else parts[0]
 
 
 def imports_of(file: Path) -> list[Import]:
@@ -166,8 +175,8 @@ def rooms_imported(file: Path) -> list[tuple[str, Access]]:
         # The version is no room: it stands in the package itself, above all imports.
         if parts[0] != HOME.name or len(parts) < 2 or parts[1] == "__version__":
             continue
-        known = parts[1] in ROOMS
-        room = parts[1] if known or (HOME / f"{parts[1]}.py").exists() else "__init__"
+        named = room_named(parts[1:])
+        room = named if named in ROOMS or (HOME / f"{named}.py").exists() else "__init__"
         if room != room_of(file):
             found.append((room, level))
     return found
@@ -183,7 +192,7 @@ def test_table_lists_every_room() -> None:
 
 def test_contributing_shows_the_same_table() -> None:
     text = CONTRIBUTING.read_text(encoding="utf-8")
-    rows = re.findall(r"^\| `(\w+)/?` \| .+ \| (\w+) / (\w+) \|$", text, re.MULTILINE)
+    rows = re.findall(r"^\| `([\w/]+?)/?` \| .+ \| (\w+) / (\w+) \|$", text, re.MULTILINE)
     assert rows == [(name, room.torch, room.pytest) for name, room in ROOMS.items()]
 
 

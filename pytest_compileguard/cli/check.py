@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 
+from pytest_compileguard.baseline.entries import SCHEMA, printable
 from pytest_compileguard.cli.output import ERROR, FINE, Output
 from pytest_compileguard.cli.tree import read_tree
-from pytest_compileguard.entries import SCHEMA, printable
-from pytest_compileguard.wording import counted
+from pytest_compileguard.findings.wording import counted
 
 HELP = "check that every file can be read; changes nothing"
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 from typing import Any, Literal
 
-from pytest_compileguard.change import change_of, difference, is_comparable, is_equal
+from pytest_compileguard.baseline.change import change_of, difference, is_comparable, is_equal
 from pytest_compileguard.cli.output import DIFFERENT, FINE, Output, Table
 from pytest_compileguard.cli.show import item_data
 from pytest_compileguard.cli.tree import Item, read_tree
+from pytest_compileguard.findings.wording import counted
 from pytest_compileguard.metrics import NOISE_THRESHOLD
 from pytest_compileguard.observation import Record
-from pytest_compileguard.wording import counted
 
 HELP = "show what changed between two trees: folders, files or git revisions"
 

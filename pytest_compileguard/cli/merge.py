@@ -14,7 +14,11 @@ from typing import Any
 
 import msgspec
 
-from pytest_compileguard.change import Entry, difference, is_equal
+from pytest_compileguard.baseline.change import Entry, difference, is_equal
+from pytest_compileguard.baseline.entries import NO_FACTS, NO_TIMINGS, FactsFile, printable
+from pytest_compileguard.baseline.entry_text import DamagedError, decode
+from pytest_compileguard.baseline.git import Merge, merge_of
+from pytest_compileguard.baseline.store import Store
 from pytest_compileguard.cli.conflict import Sides, sides_of
 from pytest_compileguard.cli.output import DIFFERENT, ERROR, FINE, Output
 from pytest_compileguard.cli.tree import (
@@ -25,14 +29,10 @@ from pytest_compileguard.cli.tree import (
     place_of,
     read_tree,
 )
-from pytest_compileguard.entries import NO_FACTS, NO_TIMINGS, FactsFile, printable
-from pytest_compileguard.entry_text import DamagedError, decode
 from pytest_compileguard.errors import BaselineError
-from pytest_compileguard.git import Merge, merge_of
+from pytest_compileguard.findings.wording import counted
 from pytest_compileguard.metrics import NOISE_THRESHOLD
 from pytest_compileguard.observation import Record
-from pytest_compileguard.store import Store
-from pytest_compileguard.wording import counted
 
 HELP = "merge fragments of other jobs into a tree, and mend files with conflict markers of git"
 

@@ -14,14 +14,14 @@ from typing import Any
 
 import msgspec
 
-from pytest_compileguard.baseline import version_of
+from pytest_compileguard.baseline.entries import NO_FACTS, NO_TIMINGS, FactsFile, printable
+from pytest_compileguard.baseline.look_up import version_of
+from pytest_compileguard.baseline.places import FOLDER
+from pytest_compileguard.baseline.store import Store
 from pytest_compileguard.cli.output import DIFFERENT, FINE, Output
 from pytest_compileguard.cli.tree import StoredFile, module_of, place_of, read_tree
-from pytest_compileguard.entries import NO_FACTS, NO_TIMINGS, FactsFile, printable
 from pytest_compileguard.errors import BaselineError
-from pytest_compileguard.places import FOLDER
-from pytest_compileguard.store import Store
-from pytest_compileguard.wording import counted
+from pytest_compileguard.findings.wording import counted
 
 HELP = "drop entries whose test module is gone, or that an old torch recorded"
 

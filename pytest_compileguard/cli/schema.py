@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
+from pytest_compileguard.baseline.entries import SCHEMA, FactsFile, TimingsFile
 from pytest_compileguard.cli.output import FINE, Output
-from pytest_compileguard.entries import SCHEMA, FactsFile, TimingsFile
 
 HELP = "print the JSON Schema of the files"
 KINDS = {"facts": FactsFile, "timings": TimingsFile}

@@ -8,11 +8,11 @@ from typing import Any
 
 import msgspec
 
+from pytest_compileguard.baseline.entries import FactsEntry, TimingEntry
 from pytest_compileguard.cli.output import FINE, Output, Table
 from pytest_compileguard.cli.tree import Item, read_tree
-from pytest_compileguard.entries import FactsEntry, TimingEntry
+from pytest_compileguard.findings.wording import counted, factor_text
 from pytest_compileguard.metrics import FACTS
-from pytest_compileguard.wording import counted, factor_text
 
 HELP = "show what is stored"
 

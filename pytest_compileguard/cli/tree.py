@@ -8,13 +8,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from pytest_compileguard.entries import FactsEntry, FactsFile, TimingEntry, TimingsFile, printable
-from pytest_compileguard.entry_text import MAX_BYTES, DamagedError, decode, schema_of
+from pytest_compileguard.baseline.entries import (
+    FactsEntry,
+    FactsFile,
+    TimingEntry,
+    TimingsFile,
+    printable,
+)
+from pytest_compileguard.baseline.entry_text import MAX_BYTES, DamagedError, decode, schema_of
+from pytest_compileguard.baseline.git import GitError, Revision, revision
+from pytest_compileguard.baseline.places import FOLDER, FOLDERS_RENAMED, LOCK_FOLDER, TIMINGS, Place
+from pytest_compileguard.baseline.reading import bytes_of
 from pytest_compileguard.errors import BaselineError
-from pytest_compileguard.git import GitError, Revision, revision
 from pytest_compileguard.observation import Record
-from pytest_compileguard.places import FOLDER, FOLDERS_RENAMED, LOCK_FOLDER, TIMINGS, Place
-from pytest_compileguard.reading import bytes_of
 
 _KIND = re.compile(rb'"kind"\s*:\s*"(facts|timings)"')
 _BEGINNING = re.compile(rb'(<{7}.*\n)?\s*\{\s*(<{7}.*\n)?\s*"entries"\s*:')

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import torch
 
-from pytest_compileguard.trace import TraceEvent
+from pytest_compileguard.trace.compiles import TraceEvent
 
 _REGION = "Torch-Compiled Region: "
 

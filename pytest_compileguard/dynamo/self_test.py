@@ -14,7 +14,7 @@ from pytest_compileguard.dynamo.listening import configured, tracing
 from pytest_compileguard.dynamo.regions import probing
 from pytest_compileguard.dynamo.state import hindrances
 from pytest_compileguard.errors import UnsupportedTorchError
-from pytest_compileguard.trace import TraceFacts, read_trace
+from pytest_compileguard.trace.compiles import TraceFacts, read_trace
 
 # What a project may have set for its own code must not decide what the self-test sees.
 _CONFIG = {

@@ -14,9 +14,9 @@ import torch._guards
 import torch._inductor.config
 from torch._dynamo.backends.registry import lookup_backend
 
-from pytest_compileguard.break_text import plain_function
 from pytest_compileguard.dynamo.regions import CallTrace
 from pytest_compileguard.observation import GraphPlace
+from pytest_compileguard.trace.break_text import plain_function
 
 STAGES = ("eager", "aot_eager", "aot_eager_decomp_partition")
 """Backends that stop early: after Dynamo, after AOTAutograd, after decompositions and partition."""

@@ -9,14 +9,14 @@ from pathlib import Path
 import msgspec
 
 from pytest_compileguard.finding import Finding
+from pytest_compileguard.findings.recompile_text import recompile_phrase
+from pytest_compileguard.findings.wording import and_more, first_of
 from pytest_compileguard.observation import BreakSite, Record
-from pytest_compileguard.recompile_text import recompile_phrase
 from pytest_compileguard.report.contract import CheckReport, Report
 from pytest_compileguard.report.escape import command_property, command_value
 from pytest_compileguard.report.labels import finding_label, test_name
 from pytest_compileguard.report.plain_text import plain_line
 from pytest_compileguard.report.shown import blamed, finding_lines
-from pytest_compileguard.wording import and_more, first_of
 
 MOST = 10
 """GitHub shows no more errors of one step."""

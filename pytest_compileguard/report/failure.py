@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from itertools import zip_longest
 from pathlib import Path
 
-from pytest_compileguard.baseline_advice import UPDATE
 from pytest_compileguard.finding import Finding, Status, Verdict
+from pytest_compileguard.findings.baseline_advice import UPDATE
+from pytest_compileguard.findings.speed import interval_text, speed_digits
+from pytest_compileguard.findings.wording import counted, factor_digits, factor_text, seconds_text
 from pytest_compileguard.report.labels import (
     crowded_tests,
     finding_label,
@@ -17,8 +19,6 @@ from pytest_compileguard.report.labels import (
     test_name,
 )
 from pytest_compileguard.report.plain_text import plain_line, relative
-from pytest_compileguard.speed_findings import interval_text, speed_digits
-from pytest_compileguard.wording import counted, factor_digits, factor_text, seconds_text
 
 _LABEL_WIDTH = 15
 _GAP = 4

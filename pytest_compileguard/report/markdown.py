@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from pytest_compileguard.findings.wording import counted
 from pytest_compileguard.report.contract import CheckReport, Report
 from pytest_compileguard.report.escape import code, fenced, inert
 from pytest_compileguard.report.labels import status_label, test_name
@@ -22,7 +23,6 @@ from pytest_compileguard.report.shown import (
     unclear,
     verdict_word,
 )
-from pytest_compileguard.wording import counted
 
 MARK = "<!-- pytest-compileguard -->"
 """Stands first, so that a comment can be found again and be replaced."""

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from itertools import zip_longest
 
 from pytest_compileguard.finding import Verdict
+from pytest_compileguard.findings.speed import speed_text
+from pytest_compileguard.findings.wording import bytes_text, factor_text, seconds_text
 from pytest_compileguard.observation import (
     CompileObservation,
     LaunchObservation,
@@ -13,8 +15,6 @@ from pytest_compileguard.observation import (
 )
 from pytest_compileguard.report.labels import verdict_label
 from pytest_compileguard.report.plain_text import plain_line
-from pytest_compileguard.speed_findings import speed_text
-from pytest_compileguard.wording import bytes_text, factor_text, seconds_text
 
 _UNKNOWN = "-"
 _HEADING = ("mode", "speedup", "compiled", "compiling", "peak memory", "kernels", "verdict")

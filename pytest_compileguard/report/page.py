@@ -11,6 +11,7 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from pytest_compileguard.errors import CompileGuardError
+from pytest_compileguard.findings.wording import counted
 from pytest_compileguard.observation import Record
 from pytest_compileguard.report import shown
 from pytest_compileguard.report.contract import CheckReport, Report
@@ -18,7 +19,6 @@ from pytest_compileguard.report.labels import finding_label, status_label
 from pytest_compileguard.report.plain_text import plain
 from pytest_compileguard.report.plots import HEIGHT, WIDTH, plots
 from pytest_compileguard.report.story import story
-from pytest_compileguard.wording import counted
 
 if TYPE_CHECKING:
     from markupsafe import Markup

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from pytest_compileguard.environment import Environment
 from pytest_compileguard.finding import Finding
+from pytest_compileguard.findings.wording import counted, factor_text
 from pytest_compileguard.report.contract import CheckReport
 from pytest_compileguard.report.labels import finding_label, verdict_label
-from pytest_compileguard.wording import counted, factor_text
 
 NOT_KNOWN = "-"
 _SELF_EVIDENT = ("compiled", "fallbacks")

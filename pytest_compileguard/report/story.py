@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Literal
 
+from pytest_compileguard.findings.recompile_text import recompile_phrase
+from pytest_compileguard.findings.wording import counted, frame_text, place_text
 from pytest_compileguard.observation import Record
-from pytest_compileguard.recompile_text import recompile_phrase
 from pytest_compileguard.report.contract import CheckReport
-from pytest_compileguard.wording import counted, frame_text, place_text
 
 EventKind = Literal["compiled", "reused", "unchanged", "recompiled", "broke", "eager", "differed"]
 _SPARED = 1

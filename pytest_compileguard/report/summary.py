@@ -7,8 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pytest_compileguard.baseline_advice import TIGHTEN
 from pytest_compileguard.finding import Finding, Status, Verdict
+from pytest_compileguard.findings.baseline_advice import TIGHTEN
+from pytest_compileguard.findings.speed import speed_text
+from pytest_compileguard.findings.wording import MOST_LINES, counted, factor_text
 from pytest_compileguard.metrics import facts_of
 from pytest_compileguard.observation import CompileObservation, ParityObservation, Record
 from pytest_compileguard.report.labels import (
@@ -22,8 +24,6 @@ from pytest_compileguard.report.labels import (
 )
 from pytest_compileguard.report.modes import mode_lines
 from pytest_compileguard.report.plain_text import plain, plain_line, relative, shortened
-from pytest_compileguard.speed_findings import speed_text
-from pytest_compileguard.wording import MOST_LINES, counted, factor_text
 
 NOT_KNOWN = "-"
 _GAP = "  "

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from pytest_compileguard.recording import Changes
+from pytest_compileguard.baseline.recording import Changes
+from pytest_compileguard.findings.wording import counted
 from pytest_compileguard.report.plain_text import plain_line, relative
 from pytest_compileguard.report.summary import SummaryLine
-from pytest_compileguard.wording import counted
 
 _MOST_IN_LINE = 400
 _MOST_OF_REFUSAL = 1200  # it lists all that would be allowed

@@ -19,7 +19,7 @@ from pytest_compileguard.parity.comparison import Tolerance
 from pytest_compileguard.plan import OWN_BACKEND, Plan
 from pytest_compileguard.reproduction import script
 from pytest_compileguard.reproduction.importing import import_roots, place_of
-from pytest_compileguard.shadow_call import ComparedCall
+from pytest_compileguard.shadow.call import ComparedCall
 
 _MOST_IN_NAME = 80
 _INEXACT = (

@@ -42,9 +42,9 @@ def seconds(call: Callable[[], object]) -> dict[str, float]:
 
 def measure(size: int) -> dict[str, Any]:
     """Measure one size in this process."""
-    from pytest_compileguard.baseline import look_up  # noqa: PLC0415  # after sys.path is set
-    from pytest_compileguard.recording import Wish, record  # noqa: PLC0415
-    from pytest_compileguard.store import Store  # noqa: PLC0415
+    from pytest_compileguard.baseline.look_up import look_up  # noqa: PLC0415  # after sys.path is set
+    from pytest_compileguard.baseline.recording import Wish, record  # noqa: PLC0415
+    from pytest_compileguard.baseline.store import Store  # noqa: PLC0415
     from tests.stored import (  # noqa: PLC0415
         make_compilation,
         make_environment,

@@ -32,11 +32,11 @@ from typing import Any
 import msgspec
 import torch
 
-from pytest_compileguard.clock import CpuClock, CudaDeviceClock, CudaWallClock
 from pytest_compileguard.environment import make_environment
 from pytest_compileguard.observation import Clock
 from pytest_compileguard.speed import speed
-from pytest_compileguard.timing import sample_speed
+from pytest_compileguard.timing.clock import CpuClock, CudaDeviceClock, CudaWallClock
+from pytest_compileguard.timing.measuring import sample_speed
 
 PLANTED = 0.03
 HALFWAY = 1 + PLANTED / 2

@@ -13,10 +13,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from pytest_compileguard.baseline.recording import Wish, record
+from pytest_compileguard.baseline.store import Store
 from pytest_compileguard.cli import main
 from pytest_compileguard.environment import Environment
-from pytest_compileguard.recording import Wish, record
-from pytest_compileguard.store import Store
 from tests.stored import (
     CPU,
     make_compilation,

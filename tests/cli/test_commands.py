@@ -17,7 +17,7 @@ from tests.cli.conftest import H100, H200, NEWER, Command, git, record_in
 from tests.stored import files_below
 
 FACTS = "tests/__compileguard__/test_x.json"
-SCHEMAS = Path(pytest_compileguard.__file__).parent / "schemas"
+SCHEMAS = Path(pytest_compileguard.__file__).parent / "baseline" / "schemas"
 PROBE = """
 import sys
 from pytest_compileguard.cli import main

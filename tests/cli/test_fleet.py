@@ -13,9 +13,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from pytest_compileguard.baseline.recording import Wish, record
+from pytest_compileguard.baseline.store import Store
 from pytest_compileguard.environment import Environment
-from pytest_compileguard.recording import Wish, record
-from pytest_compileguard.store import Store
 from tests.cli.conftest import H100, H200, NEWER, Command, git
 from tests.stored import CPU, make_compilation, make_speed, make_verdict
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from pytest_compileguard.baseline import facts_key
+from pytest_compileguard.baseline.entries import NO_FACTS
+from pytest_compileguard.baseline.look_up import facts_key
+from pytest_compileguard.baseline.store import Store
 from pytest_compileguard.cli.conflict import sides_of
-from pytest_compileguard.entries import NO_FACTS
-from pytest_compileguard.store import Store
 from tests.cli.conftest import Command, git, record_in
 
 FACTS = Path("tests/__compileguard__/test_x.json")

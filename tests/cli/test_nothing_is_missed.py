@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from pytest_compileguard.baseline.recording import record
+from pytest_compileguard.baseline.store import Store
 from pytest_compileguard.cli.tree import read_tree
-from pytest_compileguard.recording import record
-from pytest_compileguard.store import Store
 from tests.cli.conftest import H200, Command, git, record_in
 from tests.stored import make_speed, make_verdict
 

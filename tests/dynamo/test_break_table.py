@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pytest
 import torch
 
-from pytest_compileguard.break_text import read_break
+from pytest_compileguard.trace.break_text import read_break
 from tests.dynamo import break_functions
 from tests.dynamo.checked import check
 

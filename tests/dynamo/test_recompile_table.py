@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from pytest_compileguard.guard_text import read_guard
+from pytest_compileguard.trace.guard_text import read_guard
 from tests.dynamo import break_functions
 from tests.dynamo.checked import Checked, check
 

@@ -15,17 +15,17 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_compileguard import stats
-from pytest_compileguard.conditions import active_tracers
 from pytest_compileguard.observation import SpeedObservation
 from pytest_compileguard.speed import speed
-from pytest_compileguard.timing import sample_speed
+from pytest_compileguard.timing import stats
+from pytest_compileguard.timing.conditions import active_tracers
+from pytest_compileguard.timing.measuring import sample_speed
 
 Call = Callable[[], object]
 
 HOLD = """
 import sys
-from pytest_compileguard.device_lock import exclusive
+from pytest_compileguard.timing.device_lock import exclusive
 with exclusive("cpu"):
     print("held", flush=True)
     sys.stdin.readline()

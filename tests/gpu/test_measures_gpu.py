@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_compileguard.clock import CacheFlush
-from pytest_compileguard.device_usage import kernel_launches, peak_memory
 from pytest_compileguard.observation import (
     LaunchObservation,
     MemoryObservation,
     NotObserved,
     SpeedObservation,
 )
-from pytest_compileguard.sampling import Side
 from pytest_compileguard.speed import speed
-from pytest_compileguard.timing import sample_speed
+from pytest_compileguard.timing.clock import CacheFlush
+from pytest_compileguard.timing.device_usage import kernel_launches, peak_memory
+from pytest_compileguard.timing.measuring import sample_speed
+from pytest_compileguard.timing.sampling import Side
 from tests.conftest import Run, RunSuite
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("compiler_loaded")]

@@ -12,19 +12,19 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_compileguard.clock import CudaDeviceClock
-from pytest_compileguard.device_lock import _physical_name
 from pytest_compileguard.finding import Speed
 from pytest_compileguard.observation import Clock, SpeedObservation
 from pytest_compileguard.speed import speed
-from pytest_compileguard.timing import sample_speed
+from pytest_compileguard.timing.clock import CudaDeviceClock
+from pytest_compileguard.timing.device_lock import _physical_name
+from pytest_compileguard.timing.measuring import sample_speed
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("compiler_loaded")]
 
 Call = Callable[[], object]
 
 NAME = """
-from pytest_compileguard.device_lock import _physical_name
+from pytest_compileguard.timing.device_lock import _physical_name
 print(_physical_name("cuda:0"))
 """
 

@@ -23,8 +23,8 @@ from typing import NoReturn
 
 import msgspec
 
-from pytest_compileguard.entries import NO_FACTS, FactsEntry, FactsFile, Recorded
-from pytest_compileguard.store import Store
+from pytest_compileguard.baseline.entries import NO_FACTS, FactsEntry, FactsFile, Recorded
+from pytest_compileguard.baseline.store import Store
 
 NODEID = "tests/test_x.py::test_it"
 COLUMN = "cpu torch 2.13"

@@ -21,10 +21,10 @@ from typing import Any
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from pytest_compileguard.entries import FactsFile, TimingsFile
+from pytest_compileguard.baseline.entries import FactsFile, TimingsFile
+from pytest_compileguard.baseline.recording import record
+from pytest_compileguard.baseline.store import Store
 from pytest_compileguard.errors import BaselineError
-from pytest_compileguard.recording import record
-from pytest_compileguard.store import Store
 from tests.stored import (
     NODEID,
     make_compilation,

@@ -15,8 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_compileguard.baseline import look_up
-from pytest_compileguard.entries import FactsEntry, TimingEntry, significant
+from pytest_compileguard.baseline.entries import FactsEntry, TimingEntry, significant
+from pytest_compileguard.baseline.look_up import look_up
+from pytest_compileguard.baseline.recording import Changes, Wish, record
+from pytest_compileguard.baseline.store import Store
 from pytest_compileguard.environment import Environment
 from pytest_compileguard.errors import BaselineError
 from pytest_compileguard.metrics import FACTS
@@ -25,8 +27,6 @@ from pytest_compileguard.observation import (
     SpeedObservation,
 )
 from pytest_compileguard.options import UpdateMode
-from pytest_compileguard.recording import Changes, Wish, record
-from pytest_compileguard.store import Store
 from tests.stored import (
     CPU,
     NODEID,

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_compileguard.entries import (
+from pytest_compileguard.baseline.entries import (
     NO_FACTS,
     NO_TIMINGS,
     FactsEntry,
@@ -22,10 +22,10 @@ from pytest_compileguard.entries import (
     TimingEntry,
     TimingsFile,
 )
-from pytest_compileguard.entry_text import MAX_BYTES, DamagedError, decode, encode
+from pytest_compileguard.baseline.entry_text import MAX_BYTES, DamagedError, decode, encode
+from pytest_compileguard.baseline.reading import read
+from pytest_compileguard.baseline.store import Store
 from pytest_compileguard.errors import BaselineError
-from pytest_compileguard.reading import read
-from pytest_compileguard.store import Store
 
 NODEID = "tests/test_x.py::test_mlp"
 REMEDY = (

@@ -14,11 +14,11 @@ import msgspec
 import pytest
 from filelock import FileLock
 
-from pytest_compileguard.entries import NO_FACTS, FactsEntry, FactsFile, Recorded
-from pytest_compileguard.entry_text import encode
+from pytest_compileguard.baseline.entries import NO_FACTS, FactsEntry, FactsFile, Recorded
+from pytest_compileguard.baseline.entry_text import encode
+from pytest_compileguard.baseline.places import Place
+from pytest_compileguard.baseline.store import Store
 from pytest_compileguard.errors import BaselineError
-from pytest_compileguard.places import Place
-from pytest_compileguard.store import Store
 
 NODEID = "tests/test_x.py::test_mlp"
 COLUMN = "cpu torch 2.13"
@@ -28,8 +28,8 @@ WRITER = """
 import sys
 from pathlib import Path
 import msgspec
-from pytest_compileguard.entries import NO_FACTS, FactsEntry, Recorded
-from pytest_compileguard.store import Store
+from pytest_compileguard.baseline.entries import NO_FACTS, FactsEntry, Recorded
+from pytest_compileguard.baseline.store import Store
 
 store, name, rounds = Store(Path(sys.argv[1])), sys.argv[2], int(sys.argv[3])
 names = ("torch", "python", "plugin", "device", "triton", "cuda", "driver", "platform")

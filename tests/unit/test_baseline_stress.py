@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from pytest_compileguard.baseline.recording import record
+from pytest_compileguard.baseline.store import Store
 from pytest_compileguard.errors import BaselineError
-from pytest_compileguard.recording import record
-from pytest_compileguard.store import Store
 from tests.stored import NODEID, make_verdict, sealed
 from tests.stress.crash_writers import crash
 from tests.stress.fuzz_reader import Reader

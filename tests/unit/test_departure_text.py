@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_compileguard.departure_text import departure_lines, reproduction_lines
+from pytest_compileguard.findings.departure_text import departure_lines, reproduction_lines
 from pytest_compileguard.observation import Departure, Extreme, GraphPlace, Reproduction, Trial
 
 

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from pytest_compileguard.device_lock import DeviceLockError, exclusive
+from pytest_compileguard.timing.device_lock import DeviceLockError, exclusive
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="rights of files are those of POSIX")
 
 HOLD = """
 import sys
-from pytest_compileguard.device_lock import exclusive
+from pytest_compileguard.timing.device_lock import exclusive
 with exclusive("cpu"):
     print("held", flush=True)
     sys.stdin.readline()
@@ -25,7 +25,7 @@ with exclusive("cpu"):
 
 TAKE_TURNS = """
 import time
-from pytest_compileguard.device_lock import exclusive
+from pytest_compileguard.timing.device_lock import exclusive
 for _ in range(5):
     with exclusive("cpu"):
         start_s = time.monotonic()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from pytest_compileguard.baseline.storable import timing_entry
 from pytest_compileguard.finding import Verdict
 from pytest_compileguard.observation import NotObserved
-from pytest_compileguard.storable import timing_entry
 from tests.unit.test_verdict import (
     finding_of,
     make_baseline,

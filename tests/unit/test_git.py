@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_compileguard.git import GitError, checked_out, merge_of, revision
+from pytest_compileguard.baseline.git import GitError, checked_out, merge_of, revision
 from tests.cli.conftest import git
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from pytest_compileguard.baseline import Baseline
-from pytest_compileguard.entries import FactsEntry, Recorded, TimingEntry
+from pytest_compileguard.baseline.entries import FactsEntry, Recorded, TimingEntry
+from pytest_compileguard.baseline.look_up import Baseline
 from pytest_compileguard.environment import Environment
 from pytest_compileguard.finding import Verdict
 from pytest_compileguard.observation import (

@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
-from pytest_compileguard import stats
-from pytest_compileguard.clock import Call, GapsShowError
-from pytest_compileguard.conditions import VoidError
-from pytest_compileguard.sampling import (
+from pytest_compileguard.timing import stats
+from pytest_compileguard.timing.clock import Call, GapsShowError
+from pytest_compileguard.timing.conditions import VoidError
+from pytest_compileguard.timing.sampling import (
     LEAST_PAIRS,
     LEAST_WARMUP,
     MOST_CALLS,

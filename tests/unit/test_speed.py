@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from pytest_compileguard import stats
 from pytest_compileguard.observation import SpeedObservation
 from pytest_compileguard.speed import speed, speed_of
+from pytest_compileguard.timing import stats
 
 PAIRS = 20
 

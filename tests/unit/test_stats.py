@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_compileguard import stats
-from pytest_compileguard.stats import Interval, decide, ratio_interval, settled
+from pytest_compileguard.timing import stats
+from pytest_compileguard.timing.stats import Interval, decide, ratio_interval, settled
 
 RUNS = 400
 NOISE = 0.02

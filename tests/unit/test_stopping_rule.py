@@ -13,9 +13,9 @@ from itertools import count
 
 import pytest
 
-from pytest_compileguard import stats
-from pytest_compileguard.clock import Call
-from pytest_compileguard.sampling import Order, Pairs, Sampler, Side
+from pytest_compileguard.timing import stats
+from pytest_compileguard.timing.clock import Call
+from pytest_compileguard.timing.sampling import Order, Pairs, Sampler, Side
 
 RUNS = 150
 CALL_S = 1e-3

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_compileguard.baseline import Baseline
-from pytest_compileguard.entries import FactsEntry, Recorded, TimingEntry
+from pytest_compileguard.baseline.entries import FactsEntry, Recorded, TimingEntry
+from pytest_compileguard.baseline.look_up import Baseline
 from pytest_compileguard.environment import Environment
 from pytest_compileguard.finding import Finding, Verdict
 from pytest_compileguard.metrics import facts_of

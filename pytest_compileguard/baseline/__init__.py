@@ -1,0 +1,1 @@
+"""Stored results: found, read, compared, recorded and pruned."""

@@ -1,0 +1,1 @@
+"""Judges what was seen, one room for each kind of number; ``verdict`` puts them together."""

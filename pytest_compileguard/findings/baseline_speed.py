@@ -1,0 +1,121 @@
+"""Judges the speedup against what is stored of an earlier run on the same device model."""
+
+from __future__ import annotations
+
+from pytest_compileguard.baseline.entries import TimingEntry, printable
+from pytest_compileguard.baseline.storable import inputs_of
+from pytest_compileguard.finding import Finding, Speed
+from pytest_compileguard.findings.baseline_advice import (
+    Moved,
+    compared,
+    incomparable,
+    missing,
+    other_inputs,
+    unchecked,
+)
+from pytest_compileguard.findings.speed import speed_text
+from pytest_compileguard.findings.wording import factor_text
+from pytest_compileguard.metrics import DEVICE_SPEEDUP, SPEEDUP, TIMINGS, noise_threshold
+from pytest_compileguard.observation import CompileObservation
+from pytest_compileguard.plan import TIMING_OFF, Plan
+
+_TIMES = tuple(metric for metric in TIMINGS if metric.policy == "show")
+
+
+def timing_findings(
+    plan: Plan,
+    seen: CompileObservation,
+    speeds: tuple[Speed | None, Speed | None],
+    stored: TimingEntry | None,
+    note: str,
+    *,
+    recordable: bool,
+) -> tuple[Finding, ...]:
+    """Compare on both clocks, as far as this run and the stored one were made alike.
+
+    Args:
+        plan: What was wanted.
+        seen: What was compiled, with its inputs.
+        speeds: On the wall clock, and on the device clock.
+        stored: What is stored for this device model and torch.
+        note: Why there is nothing.
+        recordable: Whether this result could be recorded.
+    """
+    speed, device = speeds
+    metric = f"baseline.{SPEEDUP.name}"
+    if stored is None:
+        # Without a number the finding about the speedup says so; nothing is missing here.
+        missed = missing(plan, metric, note, recordable=recordable)
+        return () if speed is None else (missed,)
+    if speed is None and plan.untimed == TIMING_OFF:
+        return ()  # as the user asked for, which is nothing that strictness is about
+    if speed is None:
+        return (unchecked(metric, plan.untimed or "no speedup was measured"),)
+    if (printable(plan.arguments.backend_name), plan.arguments.mode, speed.clock) != (
+        stored.backend,
+        stored.mode,
+        stored.clock,
+    ):
+        mode = f", mode {stored.mode}" if stored.mode else ""
+        message = f"recorded with backend {stored.backend}{mode}, {stored.clock} clock"
+        return (incomparable(plan, metric, message),)
+    if message := other_inputs(stored.inputs, inputs_of(seen.inputs)):
+        return (incomparable(plan, metric, message),)
+    return (_wall(plan, speed, stored), *_device(plan, device, stored))
+
+
+def _wall(plan: Plan, speed: Speed, stored: TimingEntry) -> Finding:
+    threshold = noise_threshold(plan.noise_threshold, speed)
+    metric = SPEEDUP.tolerating(threshold)
+    message = f"{speed_text(speed)}, baseline {factor_text(stored.speedup)}"
+    change = metric.change(speed.speedup_low, speed.speedup_high, stored.speedup)
+    told = _told_times(plan, speed, stored)
+    if change == "same":
+        return Finding(
+            metric=f"baseline.{SPEEDUP.name}",
+            status="passed",
+            message=message,
+            observed=speed.speedup,
+            baseline=stored.speedup,
+            evidence=told,
+        )
+    beyond = f"beyond the noise threshold of {100 * threshold:g} %"
+    found = compared(
+        plan,
+        Moved(metric=metric, change=change, observed=speed.speedup, stored=stored.speedup),
+        message=f"{message}: tighten" if change == "better" else message,
+        evidence=(beyond, *told),
+    )
+    assert found is not None, "the speedup is gated"  # noqa: S101
+    return found
+
+
+def _device(plan: Plan, speed: Speed | None, stored: TimingEntry) -> tuple[Finding, ...]:
+    """Compare on the device clock too, where the kernels alone are seen."""
+    if speed is None or stored.device_speedup is None or plan.clock == "device":
+        return ()  # where it is the gated clock, it was compared as such
+    metric = DEVICE_SPEEDUP.tolerating(plan.noise_threshold)
+    change = metric.change(speed.speedup_low, speed.speedup_high, stored.device_speedup)
+    if change != "worse":
+        return ()
+    threshold = f"noise threshold {100 * plan.noise_threshold:g} %"
+    stored_speedup = stored.device_speedup
+    moved = Moved(metric=metric, change=change, observed=speed.speedup, stored=stored_speedup)
+    found = compared(
+        plan,
+        moved,
+        message=f"{speed_text(speed)}, baseline {factor_text(stored.device_speedup)}",
+        evidence=(f"device time alone, {threshold}",),
+    )
+    return () if found is None else (found,)
+
+
+def _told_times(plan: Plan, speed: Speed, stored: TimingEntry) -> tuple[str, ...]:
+    """Tell of absolute times that moved: they advise, they judge nothing."""
+    told = []
+    for metric in _TIMES:
+        observed, expected = getattr(speed, metric.name), getattr(stored, metric.name)
+        moved = metric.tolerating(plan.noise_threshold).change(observed, observed, expected)
+        if moved != "same":
+            told.append(f"{metric.label} {observed:.4g} ms, baseline {expected:.4g} ms")
+    return tuple(told)

@@ -1,0 +1,108 @@
+"""Judges graph breaks: how many places there are to edit, which are allowed, what to do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from pytest_compileguard.finding import Finding
+from pytest_compileguard.findings.limit import against_limit, placed
+from pytest_compileguard.findings.wording import MOST_LINES, counted, frame_text
+from pytest_compileguard.metrics import completed_recompiles
+from pytest_compileguard.observation import BreakSite, CompileObservation, Origin
+from pytest_compileguard.plan import Plan
+
+_MOST_ADVICE = 180
+"""Characters of torch's advice for one break; the JSON report has all of it."""
+_ORIGINS: dict[Origin, str] = {
+    "torch": "    [torch's own code]",
+    "third party": "    [third party]",
+    "test": "    [test file]",
+    "package": "",
+}
+
+
+def break_findings(plan: Plan, seen: CompileObservation, *, compiled: bool) -> tuple[Finding, ...]:
+    """Judge the breaks that are not allowed, and tell of allowances that no break matched."""
+    sites = [site for site in seen.break_sites if not site.allowed]
+    allowed = [site for site in seen.break_sites if site.allowed]
+    notes = _notes(seen, len(sites), len(allowed))
+    finding = Finding(
+        metric="graph_breaks",
+        status="passed",
+        message=f"({', '.join(notes)})" if notes else "",
+        observed=len(sites),
+        limit=plan.max_graph_breaks,
+        evidence=(
+            *site_lines(sites),
+            *site_lines(allowed, prefix="allowed: "),
+            *((", ".join(notes),) if notes else ()),
+        ),
+        remedy=_remedy(sites),
+    )
+    judged = against_limit(
+        placed(finding, sites), len(sites), plan.max_graph_breaks, seen, compiled=compiled
+    )
+    return (*judged, *_unused(seen))
+
+
+def site_lines(sites: Sequence[BreakSite], prefix: str = "") -> tuple[str, ...]:
+    """Show breaks: where and what, then why and what to do."""
+    lines: list[str] = []
+    for site in sites[:MOST_LINES]:
+        where = prefix + frame_text(site.file, site.line, site.function)
+        why = f"{site.reason} ({site.id})" if site.id else site.reason
+        source = f"    {site.source}" if site.source else ""
+        hint = _whole_sentences(site.hint)
+        lines.append(where + source + _ORIGINS[site.origin])
+        lines.append(f"  {why}: {hint}" if hint else f"  {why}")
+    if len(sites) > MOST_LINES:
+        lines.append(f"and {len(sites) - MOST_LINES} more")
+    return tuple(lines)
+
+
+def _unused(seen: CompileObservation) -> tuple[Finding, ...]:
+    if not seen.unused_allowances:
+        return ()
+    names = ", ".join(repr(name) for name in seen.unused_allowances)
+    return (
+        Finding(
+            metric="allow_graph_breaks",
+            status="not_checked",
+            message=f"no graph break matches {names}",
+            remedy="remove it, or correct it",
+        ),
+    )
+
+
+def _notes(seen: CompileObservation, breaks: int, allowed: int) -> list[str]:
+    """Say the numbers that other tools would call graph breaks, where they differ."""
+    notes = [f"{allowed} allowed"] if allowed else []
+    if seen.break_events != breaks + allowed:
+        notes.append(counted(seen.break_events, "break event"))
+    explained = max(seen.graphs - 1, 0)
+    # A recompile adds graphs that no break made: `explain`, which calls once, has none of them.
+    if explained != breaks + allowed and not completed_recompiles(seen):
+        notes.append(f"explain-style {explained}")
+    return notes
+
+
+def _remedy(sites: Sequence[BreakSite]) -> str:
+    """Name the cause that users can't see: pytest's own rewriting of asserts."""
+    if any(site.rewritten_assert for site in sites):
+        return (
+            "pytest rewrites the asserts of test modules, which can break the graph: "
+            "move the compiled code to a module of its own"
+        )
+    return ""
+
+
+def _whole_sentences(text: str) -> str:
+    """Cut torch's advice, which can be long, after a sentence; the first one always stays."""
+    first, *others = re.split(r"(?<=[.?!])\s+(?=[A-Z])", text)
+    kept = first
+    for sentence in others:
+        if len(kept) + len(sentence) > _MOST_ADVICE:
+            break
+        kept += f" {sentence}"
+    return kept

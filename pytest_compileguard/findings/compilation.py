@@ -1,0 +1,232 @@
+"""Judges what the trace told: was anything compiled, did all of it stay compiled, where not?
+
+A message reads after the label of its metric: ``graph breaks`` + ``0 of 0``. A line
+of evidence that belongs to the line above it starts with two spaces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pytest_compileguard.finding import Finding
+from pytest_compileguard.findings.breaks import break_findings, site_lines
+from pytest_compileguard.findings.inductor import inductor_findings
+from pytest_compileguard.findings.limit import NOTHING_COMPILED, against_limit, placed
+from pytest_compileguard.findings.recompile_text import (
+    recompile_lines,
+    recompile_phrase,
+    recompile_remedy,
+)
+from pytest_compileguard.findings.wording import (
+    and_more,
+    call_text,
+    counted,
+    first_of,
+    frame_text,
+)
+from pytest_compileguard.metrics import completed_recompiles, facts_of
+from pytest_compileguard.observation import (
+    BreakSite,
+    CompileObservation,
+    Fallback,
+    FallbackKind,
+    NotObserved,
+    Recompile,
+)
+from pytest_compileguard.plan import Plan
+
+_LOOK_FOR_SWITCH = (
+    "check that the target computes with tensors, and that nothing turns torch.compile off: "
+    "TORCH_COMPILE_DISABLE, torch.compiler.set_stance, torch.compiler.disable, a dispatch mode"
+)
+_FALLBACK_REMEDIES: dict[FallbackKind, str] = {
+    "frame_skipped": "move what can't be traced out of the loop, try, with block or generator "
+    "around it; there, Dynamo gives up the whole frame",
+    "limit_hit": "keep from recompiling what the guards name; "
+    "torch._dynamo.config.recompile_limit only delays this",
+    "ran_eager": _LOOK_FOR_SWITCH,
+    "hindered": "take away what is named: with it, compiled code says little of the target",
+    "nothing_compiled": _LOOK_FOR_SWITCH,
+}
+
+
+def compile_findings(plan: Plan, seen: CompileObservation | NotObserved) -> tuple[Finding, ...]:
+    """Judge the facts of compilation against what always holds and against the limits."""
+    if isinstance(seen, NotObserved):
+        return _unobserved(seen)
+    problem = compile_problem(seen)
+    breaks = break_findings(plan, seen, compiled=problem is None)
+    if problem is None:
+        compiled = _compiled(seen)
+    else:
+        # Where no limit shows the breaks, they stand here: they may be why nothing was compiled.
+        shown_already = any(finding.status == "failed" for finding in breaks)
+        compiled = _not_compiled(seen, problem, () if shown_already else seen.break_sites)
+    return (
+        compiled,
+        _fallbacks(plan, seen, compiled=problem is None),
+        *_trace(plan, seen),
+        *breaks,
+        *_recompiles(plan, seen, compiled=problem is None),
+        *inductor_findings(plan, seen, compiled=problem is None),
+    )
+
+
+def compile_problem(seen: CompileObservation | NotObserved) -> str | None:
+    """Say why this does not count as compiled, or ``None`` if it does."""
+    if isinstance(seen, NotObserved):
+        return f"{NOTHING_COMPILED}: {seen.reason}"
+    if seen.error is not None:
+        return seen.error.strip() or "compiling failed"
+    lack = None
+    if seen.calls < 1:
+        lack = "the target was not called"
+    elif seen.graphs < 1:
+        lack = f"0 graphs in {counted(seen.calls, 'call')}"
+    elif seen.ops < 1:
+        lack = f"0 operators in {counted(seen.graphs, 'graph')}"
+    return None if lack is None or seen.reused_graphs else f"{NOTHING_COMPILED}: {lack}"
+
+
+def _unobserved(seen: NotObserved) -> tuple[Finding, ...]:
+    message = f"{NOTHING_COMPILED}: {seen.reason}"
+    return (
+        Finding(metric="compiled", status="failed", message=message),
+        Finding(metric="graph_breaks", status="not_checked", message=NOTHING_COMPILED),
+        Finding(metric="recompiles", status="not_checked", message=NOTHING_COMPILED),
+    )
+
+
+def _compiled(seen: CompileObservation) -> Finding:
+    message = f"{counted(seen.graphs, 'graph')}, {counted(seen.ops, 'operator')}"
+    if seen.reused_graphs:
+        message += f", {counted(seen.reused_graphs, 'graph')} compiled before"
+    return Finding(metric="compiled", status="passed", message=message, observed=seen.graphs)
+
+
+def _not_compiled(seen: CompileObservation, problem: str, sites: Sequence[BreakSite]) -> Finding:
+    sentence, *rest = [line.rstrip() for line in problem.splitlines() if line.strip()]
+    reasons = [f for f in seen.fallbacks if f.kind == "nothing_compiled"]
+    finding = Finding(
+        metric="compiled",
+        status="failed",
+        message=sentence,
+        evidence=(*rest, *_fallback_lines(reasons), *site_lines(sites)),
+        remedy=_not_compiled_remedy(seen),
+    )
+    return placed(finding, sites)
+
+
+def _not_compiled_remedy(seen: CompileObservation) -> str:
+    if seen.error is not None:
+        return seen.error_remedy
+    # A break or a skipped frame is the cause, and is shown with advice of its own.
+    explained = seen.break_sites or any(f.kind == "frame_skipped" for f in seen.fallbacks)
+    return "" if explained else _LOOK_FOR_SWITCH
+
+
+def _fallbacks(plan: Plan, seen: CompileObservation, *, compiled: bool) -> Finding:
+    """Fail for any code that ran eager; why nothing at all was compiled stands elsewhere."""
+    accepted = _accepted_skips(plan, seen) if compiled else ()
+    shown = [f for f in seen.fallbacks if compiled or f.kind != "nothing_compiled"]
+    shown = [f for f in shown if f not in accepted]
+    if seen.limit_hit and not any(f.kind == "limit_hit" for f in shown):
+        shown.append(_unnamed_limit_hit())
+    if not shown:
+        message = f"{counted(len(accepted), 'frame')} given up at accepted graph breaks"
+        return Finding(
+            metric="fallbacks",
+            status="passed",
+            message=message if accepted else "none",
+            observed=0,
+            limit=0,
+            evidence=_fallback_lines(accepted),
+        )
+    kinds = dict.fromkeys(fallback.kind for fallback in shown)
+    refused = [r for r in seen.recompiles if r.refused] if "limit_hit" in kinds else []
+    finding = Finding(
+        metric="fallbacks",
+        status="failed",
+        message=f"{counted(len(shown), 'fallback')} to eager",
+        observed=len(shown),
+        limit=0,
+        evidence=(*_fallback_lines(shown), *recompile_lines(refused)),
+        remedy=_fallback_remedy(plan, refused, list(kinds)),
+    )
+    return placed(finding, shown)
+
+
+def _fallback_remedy(
+    plan: Plan, refused: Sequence[Recompile], kinds: Sequence[FallbackKind]
+) -> str:
+    """Say what to change; where the recompile limit was hit, that is why calls ran eager."""
+    causes = [k for k in kinds if k != "ran_eager"] if "limit_hit" in kinds else kinds
+    advice = [recompile_remedy(refused, plan.arguments)] if refused else []
+    advice += [_FALLBACK_REMEDIES[kind] for kind in causes]
+    return "\n".join(dict.fromkeys(text for text in advice if text))
+
+
+def _accepted_skips(plan: Plan, seen: CompileObservation) -> tuple[Fallback, ...]:
+    """Frames that Dynamo gave up for graph breaks that the author of the test accepts."""
+    breaks, limit = facts_of(seen)["graph_breaks"], plan.max_graph_breaks
+    skips = tuple(f for f in seen.fallbacks if f.kind == "frame_skipped")
+    if breaks and limit is not None and breaks <= limit:
+        return skips
+    allowed = {(site.file, site.line) for site in seen.break_sites if site.allowed}
+    return tuple(f for f in skips if (f.file, f.line) in allowed)
+
+
+def _unnamed_limit_hit() -> Fallback:
+    reason = "the recompile limit was hit"
+    return Fallback(kind="limit_hit", call=None, frame="", file="", line=0, reason=reason)
+
+
+def _fallback_lines(fallbacks: Sequence[Fallback]) -> tuple[str, ...]:
+    """Show each fallback once, however many calls it spoiled."""
+    calls: dict[tuple[str, str, str], list[int]] = {}
+    for fallback in fallbacks:
+        where = frame_text(fallback.file, fallback.line, fallback.frame)
+        key = (fallback.kind.replace("_", " "), where, fallback.reason)
+        calls.setdefault(key, [])
+        if fallback.call is not None:
+            calls[key].append(fallback.call)
+    return first_of([_fallback_line(*key, numbers) for key, numbers in calls.items()])
+
+
+def _fallback_line(kind: str, where: str, reason: str, calls: Sequence[int]) -> str:
+    when = ""
+    if calls:
+        when = call_text(calls[0])
+        if len(calls) > 1:
+            when = f"{len(calls)} times, first in {when}"
+    what = ", ".join(part for part in (kind, where, when) if part)
+    return f"{what}: {reason}" if reason else what
+
+
+def _trace(plan: Plan, seen: CompileObservation) -> tuple[Finding, ...]:
+    """Make untrusted numbers visible that no limit makes fail."""
+    limits = {"graph breaks": plan.max_graph_breaks, "recompiles": plan.max_recompiles}
+    unlimited = [label for label, limit in limits.items() if limit is None]
+    if not seen.unreliable or not unlimited:
+        return ()
+    message = f"{' and '.join(unlimited)} can't be trusted: {'; '.join(seen.unreliable)}"
+    return (Finding(metric="trace", status="inconclusive", message=message),)
+
+
+def _recompiles(plan: Plan, seen: CompileObservation, *, compiled: bool) -> tuple[Finding, ...]:
+    completed = [recompile for recompile in seen.recompiles if not recompile.refused]
+    count = completed_recompiles(seen)
+    detail = ""
+    if completed:
+        detail = f"({and_more(recompile_phrase(completed[0]), count)})"
+    finding = Finding(
+        metric="recompiles",
+        status="passed",
+        message=detail,
+        observed=count,
+        limit=plan.max_recompiles,
+        evidence=recompile_lines(seen.recompiles),
+        remedy=recompile_remedy(completed, plan.arguments),
+    )
+    finding = placed(finding, completed)
+    return against_limit(finding, count, plan.max_recompiles, seen, compiled=compiled)

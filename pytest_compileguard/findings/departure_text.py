@@ -1,0 +1,71 @@
+"""Words at which stage of the compiler a call departs."""
+
+from __future__ import annotations
+
+import shlex
+
+from pytest_compileguard.findings.wording import call_text, frame_text
+from pytest_compileguard.observation import Departure, Extreme, Reproduction
+
+_STAGES = {
+    "eager": "Dynamo: what it captures is not what the code does",
+    "aot_eager": "AOTAutograd: functionalization, aliases, or the graph of the gradients",
+    "aot_eager_decomp_partition": "decompositions, or what the partitioner keeps and recomputes",
+    "inductor": "inductor: its graph passes, fusion, or generated kernels",
+}
+_BACKEND = "the backend itself"
+
+
+def departure_lines(departure: Departure) -> tuple[str, ...]:
+    """Say where the first failing call departs: stage, graph, element, and what was tried."""
+    call = call_text(departure.call)
+    if departure.stage is None:
+        return (f"stage of {call} not found: {departure.reason}",)
+    what = _STAGES.get(departure.stage, _BACKEND)
+    dynamic = ", only with dynamic=True," if departure.only_dynamic else ""
+    stage = f"stage {departure.stage}{dynamic} ({what}){_graph(departure)}"
+    lines = [f"{call} departs first at {stage}"]
+    if departure.extreme is not None:
+        lines.append(f"  there {departure.path}{_element(departure.extreme)}")
+    else:
+        lines.append(f"  there {departure.path}: {departure.message}")
+    return (*lines, *_tried(departure))
+
+
+def reproduction_lines(saved: Reproduction) -> tuple[str, ...]:
+    """Say where the program stands that makes the call again, and what it lacks."""
+    if saved.problem:
+        return (f"no reproduction was saved: {saved.problem}",)
+    missing = tuple(f"  to be filled in: {text}" for text in saved.missing)
+    return (f"reproduce it: python {shlex.quote(saved.file)}", *missing)
+
+
+def _graph(departure: Departure) -> str:
+    graph = departure.graph
+    if graph is None:
+        return ""
+    place = frame_text(graph.file, graph.line, graph.function)
+    of_all = "" if departure.graphs == 1 else f" of {departure.graphs}"
+    return f", graph {departure.graph_number}{of_all}{f' from {place}' if place else ''}"
+
+
+def _element(extreme: Extreme) -> str:
+    index = f" at index {list(extreme.index)}" if extreme.index else ""
+    exact = f", float64 {extreme.reference}" if extreme.reference is not None else ""
+    return (
+        f"{index}: compiled {extreme.compiled}, eager {extreme.eager}{exact} "
+        f"(greatest difference, {extreme.difference})"
+    )
+
+
+def _tried(departure: Departure) -> tuple[str, ...]:
+    """Name the stages that agree, and the settings that make a difference or don't."""
+    by_outcome: dict[str, list[str]] = {"agrees": [], "departs": [], "fails": []}
+    for trial in departure.trials:
+        by_outcome[trial.outcome].append(trial.name)
+    parts = [
+        f"{verb} {', '.join(by_outcome[outcome])}"
+        for outcome, verb in (("agrees", "agrees with"), ("fails", "could not run with"))
+        if by_outcome[outcome]
+    ]
+    return (f"  {'; '.join(parts)}",) if parts else ()

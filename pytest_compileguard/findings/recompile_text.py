@@ -1,0 +1,103 @@
+"""Says which guard failed, what changed, and what to do so that it does not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from pytest_compileguard.findings.wording import call_text, counted, first_of, place_text
+from pytest_compileguard.observation import Recompile, RecompileKind
+from pytest_compileguard.plan import CompileArguments
+
+_SIZES: tuple[RecompileKind, ...] = ("automatic_dynamic", "size")
+_REMEDIES: dict[RecompileKind, str] = {
+    "stride": "keep one memory layout: call .contiguous() before the target, or keep strides equal",
+    "dtype": "keep one dtype for all calls",
+    "rank": "keep one number of dimensions: unsqueeze or flatten before the call",
+    "requires_grad": "keep requires_grad of each argument the same for all calls",
+    "training": "keep one of train() and eval() for all calls",
+    "presence": "always pass the argument, or never: None and a value are compiled apart",
+    "value": "pass a tensor instead of the number, or hoist what is constant out of the calls",
+    "identity": "pass the same object in every call, or compile once and keep the result",
+    "grad_mode": "keep one grad mode for all calls: always or never in torch.no_grad()",
+}
+_NUMBER_REMEDY = (
+    "the first change of a number makes it dynamic: allow that one with max_recompiles=1, "
+    "or pass a tensor"
+)
+_SIZE = re.compile(r"(?P<tensor>[A-Za-z_][\w.]*)\.size\((?P<index>\d+)\)")
+
+
+def recompile_phrase(recompile: Recompile) -> str:
+    """Say one recompile in a few words, for a line that is not about it alone."""
+    then = ", then dynamic" if recompile.kind == "automatic_dynamic" else ""
+    return f"{_what_changed(recompile)}{then}"
+
+
+def recompile_lines(recompiles: Sequence[Recompile]) -> tuple[str, ...]:
+    """Show each recompile with its guard and place, after how many frames they hit."""
+    lines = [_line(recompile) for recompile in recompiles]
+    completed = [recompile for recompile in recompiles if not recompile.refused]
+    frames = _frames(completed)
+    if frames > 1:
+        total = f"{counted(len(completed), 'recompile')} in {counted(frames, 'frame')}"
+        return (total, *first_of(lines))
+    return first_of(lines)
+
+
+def recompile_remedy(recompiles: Sequence[Recompile], arguments: CompileArguments) -> str:
+    """Say what to change, one line for each kind of cause."""
+    sized = [r for r in recompiles if r.kind in _SIZES and ".size(" in r.subject]
+    remedies = [_size_remedy(sized, arguments, alone=len(recompiles) == 1)] if sized else []
+    if any(r.kind == "automatic_dynamic" and r not in sized for r in recompiles):
+        remedies.append(_NUMBER_REMEDY)
+    kinds = dict.fromkeys(recompile.kind for recompile in recompiles)
+    remedies += [_REMEDIES[kind] for kind in kinds if kind in _REMEDIES]
+    if _frames(recompiles) > 1:
+        remedies.append("every part of a broken frame recompiles: mend the graph breaks first")
+    return "\n".join(remedies)
+
+
+def _size_remedy(sized: Sequence[Recompile], arguments: CompileArguments, *, alone: bool) -> str:
+    if arguments.dynamic is False:
+        return (
+            "dynamic=False specialises every size: leave dynamic unset, "
+            "or give every call the same sizes"
+        )
+    if any(_is_small(recompile) for recompile in sized):
+        return "sizes 0 and 1 are always specialised: keep them apart, or pad them"
+    match = _SIZE.fullmatch(sized[0].subject)
+    target = f"({match['tensor']}, {match['index']})" if match else ""
+    mark = f"mark the dimension with torch._dynamo.mark_dynamic{target}"
+    return f"{mark}, or allow one with max_recompiles=1" if alone else mark
+
+
+def _is_small(recompile: Recompile) -> bool:
+    return recompile.after in ("0", "1") or recompile.before == ">= 2"
+
+
+def _frames(recompiles: Sequence[Recompile]) -> int:
+    """Count frames by the part of the compile id before the last slash."""
+    return len({recompile.compile_id.rpartition("/")[0] for recompile in recompiles})
+
+
+def _line(recompile: Recompile) -> str:
+    kind = "refused by the recompile limit" if recompile.refused else recompile.kind
+    place = place_text(recompile.file, recompile.line)
+    what = f"{_what_changed(recompile)} ({kind.replace('_', ' ')})"
+    return f"{what}    {place}" if place else what
+
+
+def _what_changed(recompile: Recompile) -> str:
+    where = f"{call_text(recompile.call)}, {recompile.compile_id} {recompile.frame}"
+    return f"{where}: {_guard(recompile)}"
+
+
+def _guard(recompile: Recompile) -> str:
+    subject, before, after = recompile.subject, recompile.before, recompile.after
+    if not subject:
+        return recompile.guard
+    if before and after:
+        return f"{subject} {before} -> {after}"
+    # The value met is not known: the guard's own words say more than half a change.
+    return f"{subject} ({recompile.guard})" if recompile.guard else subject

@@ -1,0 +1,1 @@
+"""One guarded call: the test's own eager call, and its compiled shadow beside it."""

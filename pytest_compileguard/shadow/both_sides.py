@@ -1,0 +1,269 @@
+"""Makes one guarded call: the test's own eager call, and its compiled shadow.
+
+Three calls start from the same state: the real one, which alone the test sees; an
+eager one and a compiled one on copies, which are compared with each other. So the
+test gets exactly what one eager call gives, and nothing that comparing needs (keeping
+graphs, differentiating, firing hooks) touches it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from pytest_compileguard import dynamo
+from pytest_compileguard.errors import IsolationError
+from pytest_compileguard.isolation.ambient import Ambient, ambient, random_state, tf32_in_force
+from pytest_compileguard.isolation.mirror import Mirror
+from pytest_compileguard.isolation.quiet import silenced
+from pytest_compileguard.isolation.shared import Shared
+from pytest_compileguard.isolation.surroundings import Scene, scene
+from pytest_compileguard.observation import Departure, Reproduction
+from pytest_compileguard.parity.comparison import Tolerance
+from pytest_compileguard.plan import Plan
+from pytest_compileguard.reproduction.saving import save
+from pytest_compileguard.shadow.call import (
+    ComparedCall,
+    Prepared,
+    ShadowCall,
+    Timeable,
+    convolves,
+    device_of,
+    has_lazy_parameters,
+    held_parameters,
+    inputs_text,
+    whole_step,
+    why_not_isolated,
+)
+from pytest_compileguard.shadow.compiling import (
+    compiled,
+    compiled_again,
+    compiled_part,
+    compiles_itself,
+)
+from pytest_compileguard.shadow.locating import locate
+from pytest_compileguard.shadow.other_implementation import OtherImplementation
+from pytest_compileguard.target import argument_names, own_code
+from pytest_compileguard.trace.compile_error import explain_error
+
+
+class Shadow:
+    """Both sides of one target, over all its calls."""
+
+    def __init__(
+        self, plan: Plan, target: Callable[..., Any], reference: Callable[..., Any] | None = None
+    ) -> None:
+        self._plan = plan
+        self._target = target
+        self._other = None if reference is None else OtherImplementation(plan, reference)
+        self._is_compiled = compiles_itself(target)
+        self._mirrors: tuple[Mirror, Mirror, Mirror] | None = None
+        self._compiled: Callable[..., Any] | None = None
+        self._compile_ids: set[str] = set()
+        self._convolves = False
+        self._differentiates = any("backward" in code.co_names for code in own_code(target))
+        """Whether a call runs a backward pass, and so adds to gradients."""
+        self.last: Timeable | None = None
+        self.failed: ComparedCall | None = None
+        """The first call whose two sides differ."""
+
+    @property
+    def compiled_already(self) -> bool:
+        """Whether the test itself compiled the target; compile arguments are then its own."""
+        return self._is_compiled
+
+    def call(self, index: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ShadowCall:
+        """Make the real call, then its shadow. Only the real call's exceptions are kept."""
+        __tracebackhide__ = True
+        made = ShadowCall(
+            index=index,
+            hindrances=dynamo.hindrances(compiled_part(self._target)),
+            inputs=inputs_text(args, kwargs),
+        )
+        random, modes = random_state(), ambient()
+        sides = self._prepare(made, args, kwargs)
+        eager = self._mirrors[1] if self._mirrors else None
+        before = scene(random, eager.originals() if eager else ())
+        shared = Shared(eager, before)
+        try:
+            with dynamo.eager_stance():
+                made.value = self._target(*args, **kwargs)
+        except Exception as error:  # noqa: BLE001  # handed to the test unchanged
+            made.error = error
+        after = before.now()
+        made.drew_random = not random.same_tensors_drawn(after.random)
+        if before.snapshot.truncated:
+            made.notes["classes and globals hold too many objects to compare all"] = None
+        try:
+            if sides is not None:
+                made.problem = shared.written("the call")
+            if sides is not None and made.problem is None:
+                with torch.set_grad_enabled(modes.grad):  # the call may have left another
+                    self._shadow(made, sides, before, modes)
+                if written := shared.written("the compiled code"):
+                    # Once more, it would write to them again.
+                    made.problem, self.failed = written, None
+        except torch.OutOfMemoryError as error:
+            made.problem = explain_error(error)[0]
+        except Exception as error:  # noqa: BLE001  # the check fails by it, the test goes on
+            made.problem = f"the shadow call failed ({type(error).__name__}: {error})"
+        finally:
+            after.restore()
+            for mirror in self._mirrors or ():
+                mirror.release()
+        return made
+
+    def recompiled(self) -> Timeable | None:
+        """The last call with code compiled anew, as a user would compile it."""
+        last = self.last
+        if last is None:
+            return None
+        dynamo.forget_compiled_code()
+        _, _, mirror = self._make_mirrors(*last.compiled.copies[:2])
+        target = self._compile(mirror.target(self._target))
+        prepared = dataclasses.replace(last.compiled, target=target, mirror=mirror)
+        self.last = dataclasses.replace(last, compiled=prepared)
+        return self.last
+
+    def _prepare(
+        self, made: ShadowCall, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Prepared, Prepared, Prepared] | None:
+        try:
+            if self._mirrors is None:
+                self._mirrors = self._make_mirrors(args, kwargs)
+            names = argument_names(self._target, len(args))
+            prepared = []
+            for mirror in self._mirrors:
+                target = mirror.target(self._target)
+                copies = mirror.arguments(args, kwargs, names)
+                prepared.append(Prepared(target=target, mirror=mirror, copies=copies, names=names))
+            if self._other is not None:
+                self._other.prepare(args, kwargs, names)
+        except IsolationError as error:
+            made.problem = str(error)
+            return None
+        except Exception as error:  # noqa: BLE001  # any class may refuse to be copied
+            made.problem = f"the call can't be isolated ({type(error).__name__}: {error})"
+            return None
+        snapshot, eager, twin = prepared
+        made.notes |= eager.mirror.notes
+        try:
+            if self._compiled is None:
+                self._compiled = self._compile(twin.target)
+        except Exception as error:  # noqa: BLE001  # an unknown backend, options that don't exist
+            made.compile_error = explain_error(error)
+            return None
+        return snapshot, eager, dataclasses.replace(twin, target=self._compiled)
+
+    def _make_mirrors(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Mirror, Mirror, Mirror]:
+        """Mirrors for a snapshot, the eager side and the compiled side.
+
+        Parameters are shared with the target, unless it holds an optimizer.
+        """
+        probe = Mirror(share_parameters=True, compiled_form=dynamo.compiled_form)
+        probe.target(self._target)
+        probe.arguments(args, kwargs, argument_names(self._target, len(args)))
+
+        def make(*, compiles: bool = False) -> Mirror:
+            return Mirror(
+                share_parameters=not probe.holds_optimizer,
+                copies_gradients=self._differentiates,
+                compiled_form=dynamo.compiled_form,
+                compiles=compiles,
+            )
+
+        return make(), make(), make(compiles=True)
+
+    def _compile(self, twin: Callable[..., Any]) -> Callable[..., Any]:
+        if self.compiled_already:
+            return twin  # its mirror compiled it as the test did
+        dynamo.load_backend(self._plan.arguments.backend)
+        return compiled(twin, self._plan.arguments.given)
+
+    def locate(self, plan: Plan) -> Departure | None:
+        """Find where the first failing call departs; all compiled code is dropped for it."""
+        if self.failed is None or not plan.locates:
+            return None
+        dynamo.load_backend(self._plan.arguments.backend)
+        return locate(self.failed, self._compile_again, plan, own=self.compiled_already)
+
+    def save(self, plan: Plan, departure: Departure | None) -> Reproduction | None:
+        """Save the first failing call, if the plan says where to."""
+        if self.failed is None or plan.artifacts is None:
+            return None
+        return save(self.failed, self._target, plan, departure, plan.artifacts)
+
+    def _compile_again(self, twin: Any) -> Any:
+        return compiled_again(twin, self._target, self._plan.arguments.given)
+
+    def _shadow(
+        self,
+        made: ShadowCall,
+        sides: tuple[Prepared, Prepared, Prepared],
+        before: Scene,
+        modes: Ambient,
+    ) -> None:
+        snapshot, eager, twin = sides
+        before.restore()
+        with silenced(), dynamo.eager_stance():
+            expected = eager.run()
+        made.problem = why_not_isolated(expected, made)
+        if made.problem is not None:
+            return
+        drawn = before.now()
+        before.restore()
+        counted = dynamo.counters()
+        with (
+            silenced(compiling=True),
+            dynamo.tracing(made.index, self._compile_ids) as made.trace,
+        ):
+            actual = twin.run(expected.cotangents)
+        left = before.now()
+        made.counters = dynamo.counters().since(counted)
+        if actual.error is not None and expected.error is None:
+            made.compile_error = explain_error(actual.error)
+            return
+        if actual.gradient_error is not None and expected.gradient_error is None:
+            made.compile_error = explain_error(actual.gradient_error)
+
+        self._convolves |= convolves(made.trace)
+        failed = ComparedCall(
+            index=made.index,
+            snapshot=snapshot,
+            scene=before,
+            ambient=modes,
+            cotangents=expected.cotangents,
+            tolerance=Tolerance(self._plan.rtol, self._plan.atol),
+            tf32=tf32_in_force(convolves=self._convolves),
+            drew_random=made.drew_random,
+        )
+        comparison = failed.comparison()
+        made.parity = comparison.compare(expected, actual)
+        comparison.compare_surroundings(drawn.snapshot.values(), left.snapshot.values())
+        # Dynamo fills lazy parameters before it traces, with other draws than eager.
+        told = actual.error is None and not has_lazy_parameters(snapshot)
+        if told and not left.random.same_tensors_drawn(drawn.random):
+            comparison.report_random_state()
+        if made.parity.mismatches:
+            self._keep(failed)
+        other = self._other.compare(made, actual, failed) if self._other is not None else None
+        if expected.error is None:
+            self.last = Timeable(
+                call=made.index,
+                eager=whole_step(other or eager),
+                compiled=whole_step(twin),
+                ambient=modes,
+                device=device_of(expected, eager),
+            )
+
+    def _keep(self, failed: ComparedCall) -> None:
+        """Keep the first failing call; snapshots of those to come are taken by another mirror."""
+        if self._mirrors is not None and self.failed is None:
+            self.failed = dataclasses.replace(failed, parameters=held_parameters(failed.snapshot))
+            kept, *sides = self._mirrors
+            self._mirrors = (kept.fresh(), sides[0], sides[1])

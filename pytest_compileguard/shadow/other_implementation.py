@@ -1,0 +1,68 @@
+"""Holds the compiled target against another implementation of the same call.
+
+A kernel against plain torch, for instance. What a caller gets is compared: outputs, what
+was written to arguments, and gradients; not strides, nor Python state, nor where results
+lie in memory, since those belong to an implementation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from pytest_compileguard import dynamo
+from pytest_compileguard.isolation.mirror import Mirror
+from pytest_compileguard.isolation.quiet import silenced
+from pytest_compileguard.observation import Mismatch
+from pytest_compileguard.parity.side import Side
+from pytest_compileguard.parity.sides import SideComparison
+from pytest_compileguard.plan import Plan
+from pytest_compileguard.shadow.call import ComparedCall, Prepared, ShadowCall
+
+
+class OtherImplementation:
+    """A reference that the test gives, over all calls of the target."""
+
+    def __init__(self, plan: Plan, reference: Callable[..., Any]) -> None:
+        self._plan = plan
+        self._reference = reference
+        self._mirror = Mirror(share_parameters=True, compiled_form=dynamo.compiled_form)
+        self._prepared: Prepared | None = None
+
+    def prepare(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], names: tuple[str, ...]
+    ) -> None:
+        """Copy the reference and the arguments as they are before the call."""
+        twin = self._mirror.target(self._reference)
+        copies = self._mirror.arguments(args, kwargs, names)
+        self._prepared = Prepared(target=twin, mirror=self._mirror, copies=copies, names=names)
+
+    def compare(self, made: ShadowCall, compiled: Side, call: ComparedCall) -> Prepared | None:
+        """Make the call by the reference, add what differs; the call, for timing."""
+        prepared = self._prepared
+        if prepared is None or made.parity is None:
+            return None
+        call.scene.restore()
+        with silenced(), dynamo.eager_stance():
+            side = prepared.run(call.cotangents)
+        self._mirror.release()
+        comparison = SideComparison(
+            call=made.index,
+            tolerance=call.tolerance,
+            reference=lambda seed: call.in_float64(seed, self._reference),
+            tf32=call.tf32,
+        )
+        found = comparison.compare_results(side, compiled)
+        made.parity.leaves += found.leaves
+        made.parity.gradients += found.gradients
+        made.parity.disputed += found.disputed
+        made.parity.unchecked |= found.unchecked
+        made.parity.mismatches += [_against_reference(mismatch) for mismatch in found.mismatches]
+        return prepared if side.error is None else None
+
+
+def _against_reference(mismatch: Mismatch) -> Mismatch:
+    message = mismatch.message.replace("eager", "reference")
+    return msgspec.structs.replace(mismatch, message=message, against="reference")

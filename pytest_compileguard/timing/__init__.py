@@ -1,0 +1,1 @@
+"""Times eager against compiled, and measures what else warm calls cost."""

@@ -1,0 +1,192 @@
+"""Device memory and kernels of one warm call of each side.
+
+Both are counted once timing is through: what counts (the allocator's statistics, a profiler)
+must never run beside what is timed.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import tempfile
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+
+from pytest_compileguard.observation import LaunchObservation, MemoryObservation, NotObserved
+from pytest_compileguard.parity.leaves import leaves_of, tensors_of
+from pytest_compileguard.timing.conditions import collect_young
+from pytest_compileguard.timing.sampling import Side
+
+_COPIED_BYTES = 256 << 20
+_COPIES = 7
+_NO_MEMORY = NotObserved(
+    reason="torch counts the memory of calls on a GPU only, and this one ran on the CPU",
+    unavailable=True,
+)
+_NO_KERNELS = NotObserved(
+    reason="kernels are launched on a GPU, and this call ran on the CPU", unavailable=True
+)
+
+
+def peak_memory(
+    eager: Side, compiled: Side, *, device: str, inputs: Iterable[torch.Tensor] = ()
+) -> MemoryObservation | NotObserved:
+    """Measure how much memory one call of each side takes at its peak.
+
+    Args:
+        eager: One eager call, warm.
+        compiled: One compiled call, warm.
+        device: Where they run.
+        inputs: What the compiled call reads: its arguments, and the state of the target.
+    """
+    place = torch.device(device)
+    if place.type != "cuda":
+        return _NO_MEMORY
+    try:
+        eager_bytes, _, _ = _peak_bytes(eager, place)
+        compiled_bytes, active_bytes, written = _peak_bytes(compiled, place)
+        graph_bytes, _ = _graph_pools(place)
+        copied_bytes_per_s = _copy_bytes_per_s(place)
+    except Exception as error:  # noqa: BLE001  # code of users may raise anything
+        return NotObserved(reason=f"the call raised {_words(error)} while its memory was measured")
+    # A CUDA graph replays in memory that it keeps: the allocator sees no peak of it.
+    beside = max(compiled_bytes - active_bytes, 0) if graph_bytes else compiled_bytes
+    return MemoryObservation(
+        eager_bytes=eager_bytes,
+        compiled_bytes=graph_bytes + beside,
+        graph_bytes=graph_bytes,
+        touched_bytes=_size_bytes(inputs) + written,
+        copy_bytes_per_s=copied_bytes_per_s,
+    )
+
+
+def kernel_launches(
+    eager: Side, compiled: Side, *, device: str, compile_count: Callable[[], int]
+) -> LaunchObservation | NotObserved:
+    """Count what one call of each side launches, by torch's profiler.
+
+    Args:
+        eager: One eager call, warm.
+        compiled: One compiled call, warm.
+        device: Where they run.
+        compile_count: How many compiles there were so far; if it changes, nothing is counted.
+    """
+    place = torch.device(device)
+    if place.type != "cuda":
+        return _NO_KERNELS
+    before = compile_count()
+    try:
+        _start_profiler(place)
+        eager_seen, compiled_seen = _profiled(eager, place), _profiled(compiled, place)
+    except Exception as error:  # noqa: BLE001  # the profiler's, or code of users
+        return NotObserved(reason=f"kernels could not be counted ({_words(error)})")
+    if compile_count() != before:
+        return NotObserved(reason="the call compiled anew while its kernels were counted")
+    seen = LaunchObservation(
+        eager_kernels=eager_seen["kernel"],
+        compiled_kernels=compiled_seen["kernel"],
+        eager_copies=_copies(eager_seen),
+        compiled_copies=_copies(compiled_seen),
+    )
+    if not seen.eager_kernels or not seen.compiled_kernels:
+        side = "compiled" if seen.eager_kernels else "eager"
+        return NotObserved(reason=f"the profiler saw no kernel of the {side} side")
+    return seen
+
+
+def _peak_bytes(side: Side, place: torch.device) -> tuple[int, int, int]:
+    """Return the most that was allocated, what CUDA graphs hold, and the size of the result."""
+    side.prepare_block()
+    collect_young()
+    torch.cuda.synchronize(place)
+    before = torch.cuda.memory_allocated(place)
+    torch.cuda.reset_peak_memory_stats(place)
+    result = side.call()
+    torch.cuda.synchronize(place)
+    peak = torch.cuda.max_memory_allocated(place) - before
+    _, active = _graph_pools(place)
+    written = _size_bytes(tensor for _, tensor in tensors_of(leaves_of(result, "output")))
+    return peak, active, written
+
+
+def _size_bytes(tensors: Iterable[torch.Tensor]) -> int:
+    """Add up what tensors on a GPU take, each of them once."""
+    sizes = {
+        (tensor.data_ptr(), min(tensor.nbytes, tensor.untyped_storage().nbytes()))
+        for tensor in tensors
+        if tensor.is_cuda and tensor.layout == torch.strided
+    }
+    return sum(size for _, size in sizes)
+
+
+@functools.cache
+def _copy_bytes_per_s(place: torch.device) -> float:
+    """Time a copy that is far larger than any cache, once a process."""
+    free_bytes, _ = torch.cuda.mem_get_info(place)
+    size = min(_COPIED_BYTES, free_bytes // 8)
+    source = torch.empty(size, dtype=torch.uint8, device=place)
+    target = torch.empty_like(source)
+    event: Any = torch.cuda.Event  # torch leaves it untyped
+    taken_ms = []
+    with torch.cuda.device(place):
+        for _ in range(_COPIES):
+            start, end = event(enable_timing=True), event(enable_timing=True)
+            start.record()
+            target.copy_(source)
+            end.record()
+            end.synchronize()
+            taken_ms.append(float(start.elapsed_time(end)))
+    return 2 * size / (median(taken_ms) / 1e3)
+
+
+def _graph_pools(place: torch.device) -> tuple[int, int]:
+    """Return the bytes that private pools of memory hold on a device, and those of them in use."""
+    index = place.index or 0  # the runner names it
+    snapshot: list[dict[str, Any]] = torch.cuda.memory_snapshot()  # type: ignore[no-untyped-call]
+    private = [
+        segment
+        for segment in snapshot
+        if segment["device"] == index and tuple(segment.get("segment_pool_id", (0, 0))) != (0, 0)
+    ]
+    held = sum(segment["total_size"] for segment in private)
+    return held, sum(segment["allocated_size"] for segment in private)
+
+
+@functools.cache
+def _start_profiler(place: torch.device) -> None:
+    """Use the profiler once for nothing: its first use loads CUPTI, and may miss launches."""
+    _profiled(Side(name="nothing", call=lambda: torch.ones(1, device=place)), place)
+
+
+def _profiled(side: Side, place: torch.device) -> Counter[str]:
+    """Count what ran on the GPU, by the kinds that torch's trace of it names."""
+    side.prepare_block()
+    torch.cuda.synchronize(place)
+    with (
+        warnings.catch_warnings(),
+        torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile,
+    ):
+        warnings.simplefilter("ignore")  # of the profiler: that it keeps the events of one cycle
+        result = side.call()
+        torch.cuda.synchronize(place)
+    del result
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "trace.json"
+        profile.export_chrome_trace(str(path))
+        trace = json.loads(path.read_text(encoding="utf-8", errors="replace"))
+    return Counter(str(event.get("cat")) for event in trace["traceEvents"])
+
+
+def _copies(seen: Counter[str]) -> int:
+    return seen["gpu_memcpy"] + seen["gpu_memset"]
+
+
+def _words(error: Exception) -> str:
+    first, *_ = (*str(error).splitlines(), "")
+    return f"{type(error).__name__}: {first}" if first else type(error).__name__

@@ -1,0 +1,1 @@
+"""Reads what torch's structured trace says: records in, facts and words out; no torch needed."""

@@ -1,0 +1,287 @@
+"""Turns torch's trace events into compile facts: no torch, no logging.
+
+The rules are those that torch's own tools follow (``TORCH_LOGS``, tlparse), except
+for the number of graph breaks. Torch reports one break again for each caller of an
+inlined helper and for the helper itself, for each branch that leads to it, and for each
+recompile. All of these are one site: the number is that of the places to be edited.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from pytest_compileguard.observation import BreakSite, Fallback, Recompile, RecompileKind, Record
+from pytest_compileguard.source import source_line
+from pytest_compileguard.trace.break_text import BreakEvent, plain_function, read_break
+from pytest_compileguard.trace.guard_text import read_guard
+
+# The frame that torch puts around a module whose class is torch's own.
+_WRAPPER_FILE = "external_utils.py"
+_LIMIT = re.compile(r"(?:recompile|cache[ _]?size)[ _]?limit", re.IGNORECASE)
+
+
+class TraceEvent(Record):
+    """One record of torch's structured trace, and the call in which it came."""
+
+    call: int
+    metadata: dict[str, Any]
+    payload: str
+
+    @property
+    def compile_id(self) -> str:
+        """``frame/compile``, as in torch's logs; empty for events outside of a compile."""
+        frame, number = self.metadata.get("frame_id"), self.metadata.get("frame_compile_id")
+        return "" if frame is None else f"{frame}/{number}"
+
+    @property
+    def artifact(self) -> str:
+        artifact = self.metadata.get("artifact")
+        return str(artifact.get("name", "")) if isinstance(artifact, dict) else ""
+
+    @property
+    def metrics(self) -> dict[str, Any] | None:
+        value = self.metadata.get("compilation_metrics")
+        return value if isinstance(value, dict) else None
+
+
+class Frame(Record):
+    """The code that one compile id stands for."""
+
+    name: str
+    file: str
+    line: int
+
+
+class TraceFacts(Record):
+    """What the trace says, before it is checked against torch's counters."""
+
+    graph_ids: tuple[str, ...]
+    """Compile ids that produced a graph and did not fail afterwards."""
+    ops: tuple[int, ...]
+    """Of each graph."""
+    guards: int
+    backward_graphs: int
+    break_sites: tuple[BreakSite, ...]
+    break_events: int
+    recompiles: tuple[Recompile, ...]
+    """With the guard that failed. A compile id above ``n/0`` alone is none: torch also counts on
+    for closures that it keeps apart, and for instances that it matches by identity."""
+    skipped: tuple[Fallback, ...]
+    raised: tuple[Fallback, ...]
+    """Frames whose compilation ended in an error that Dynamo hands on, unless told otherwise."""
+    limit_hit: bool
+    compile_time_s: float
+
+
+def read_trace(events: Sequence[TraceEvent], *, target: str, dynamic: bool | None) -> TraceFacts:
+    """Reduce the events of one call sequence, in order, to facts.
+
+    ``target`` names the frame that torch wraps around modules of its own classes;
+    ``dynamic`` is what the test asked of ``torch.compile``.
+    """
+    frames = _frames(events, target)
+    graphs = _graphs(events)
+    failed = {e.compile_id: e for e in events if e.metrics and _failure(e.metrics)}
+    graph_ids = tuple(cid for cid in graphs if cid not in failed)
+    limit = {cid for cid, e in failed.items() if _LIMIT.search(_failure(e.metrics or {}))}
+    given_up = [e for cid, e in failed.items() if cid not in limit]
+    breaks = _distinct_breaks(events, limit, frames)
+    recompiles = _recompiles(events, frames, graphs, limit, dynamic=dynamic)
+    return TraceFacts(
+        graph_ids=graph_ids,
+        ops=_of_each(events, graph_ids, "graph_op_count"),
+        guards=sum(_of_each(events, graph_ids, "guard_count")),
+        backward_graphs=len({e.compile_id for e in events if "aot_backward_graph" in e.metadata}),
+        break_sites=_sites(breaks),
+        break_events=len(breaks),
+        recompiles=recompiles,
+        skipped=tuple(_skip(e, frames) for e in given_up if _is_given_up(e)),
+        raised=tuple(_skip(e, frames) for e in given_up if not _is_given_up(e)),
+        limit_hit=bool(limit),
+        compile_time_s=_compile_time_s(events),
+    )
+
+
+def _distinct_breaks(
+    events: Iterable[TraceEvent], limit: set[str], frames: dict[str, Frame]
+) -> tuple[BreakEvent, ...]:
+    """Break events, each place once for a frame: its recompiles, and torch, repeat them.
+
+    One that only a recompile meets counts as well: the first compile went another way.
+    """
+    found: dict[tuple[str, tuple[str, int, str]], BreakEvent] = {}
+    for event in events:
+        if event.artifact != "dynamo_graph_break_reason" or event.compile_id in limit:
+            continue
+        frame = frames.get(event.compile_id)
+        parsed = read_break(event.payload, call=event.call, frame=frame.name if frame else "?")
+        if parsed is not None:
+            found.setdefault((event.compile_id.partition("/")[0], parsed.site), parsed)
+    return tuple(found.values())
+
+
+def _sites(events: Sequence[BreakEvent]) -> tuple[BreakSite, ...]:
+    """Merge break events into the places where they happen, in the order of appearance."""
+    total = Counter(event.site for event in events)
+    first = {event.site: event for event in reversed(events)}
+    return tuple(_site(first[site], events=total[site]) for site in total)
+
+
+def _site(event: BreakEvent, *, events: int) -> BreakSite:
+    return BreakSite(
+        file=event.file,
+        line=event.line,
+        function=event.function,
+        source=source_line(event.file, event.line),
+        reason=event.reason,
+        id=event.id,
+        hint=event.hint,
+        events=events,
+        call=event.call,
+    )
+
+
+def _frames(events: Iterable[TraceEvent], target: str) -> dict[str, Frame]:
+    frames: dict[str, Frame] = {}
+    for event in events:
+        metrics = event.metrics
+        if metrics is None or not metrics.get("co_name"):
+            continue
+        name, file = str(metrics["co_name"]), str(metrics.get("co_filename") or "?")
+        if name == "inner" and file.endswith(_WRAPPER_FILE):
+            name = target
+        frames[event.compile_id] = Frame(
+            name=plain_function(name), file=file, line=int(metrics.get("co_firstlineno") or 0)
+        )
+    return frames
+
+
+def _graphs(events: Iterable[TraceEvent]) -> dict[str, int]:
+    """How free the inputs of each compile id are, at its last attempt: Dynamo may start anew."""
+    found: dict[str, int] = {}
+    for event in events:
+        if "dynamo_output_graph" in event.metadata:
+            graph = event.metadata["dynamo_output_graph"]
+            sizes = graph.get("sizes", {}) if isinstance(graph, dict) else {}
+            found[event.compile_id] = _freedom(sizes, event.payload)
+    return found
+
+
+def _failure(metrics: dict[str, Any]) -> str:
+    if metrics.get("fail_type"):
+        return f"{metrics['fail_type']}: {metrics.get('fail_reason') or ''}".strip()
+    return "SkipFrame" if metrics.get("has_guarded_code") is False else ""
+
+
+def _of_each(
+    events: Iterable[TraceEvent], graph_ids: tuple[str, ...], number: str
+) -> tuple[int, ...]:
+    """Read one of torch's numbers for each graph."""
+    found = {e.compile_id: e.metrics.get(number) or 0 for e in events if e.metrics}
+    return tuple(int(found.get(compile_id, 0)) for compile_id in graph_ids)
+
+
+def _compile_time_s(events: Iterable[TraceEvent]) -> float:
+    total_us = 0
+    for event in events:
+        for name in ("compilation_metrics", "bwd_compilation_metrics"):
+            metrics = event.metadata.get(name)
+            if isinstance(metrics, dict):
+                duration_us = int(metrics.get("duration_us") or 0)
+                observing_us = int(metrics.get("structured_logging_overhead_us") or 0)
+                # Torch also counts what it logged outside of this compile.
+                total_us += duration_us - (observing_us if observing_us < duration_us else 0)
+    return total_us / 1e6
+
+
+def _skip(event: TraceEvent, frames: dict[str, Frame]) -> Fallback:
+    metrics = event.metrics or {}
+    frame = frames.get(event.compile_id) or Frame(name="?", file="?", line=0)
+    return Fallback(
+        kind="frame_skipped",
+        call=event.call,
+        frame=frame.name,
+        file=str(metrics.get("fail_user_frame_filename") or frame.file),
+        line=int(metrics.get("fail_user_frame_lineno") or frame.line),
+        reason=_first_sentence(_failure(metrics).partition(": ")[2]) or "Dynamo skipped the frame",
+    )
+
+
+def _is_given_up(event: TraceEvent) -> bool:
+    """Whether Dynamo itself lets the frame run eager; other failures are errors."""
+    fail_type = (event.metrics or {}).get("fail_type")
+    return fail_type in {None, "Unsupported", "SkipFrame", "UserError"}
+
+
+def _first_sentence(text: str) -> str:
+    """Take the first line, and the next one where it only announces that."""
+    first, _, rest = text.strip().partition("\n")
+    return f"{first} {_first_sentence(rest)}".strip() if first.endswith(":") else first
+
+
+def _recompiles(
+    events: Iterable[TraceEvent],
+    frames: dict[str, Frame],
+    graphs: dict[str, int],
+    limit: set[str],
+    *,
+    dynamic: bool | None,
+) -> tuple[Recompile, ...]:
+    found = []
+    for event in events:
+        if event.artifact != "recompile_reasons":
+            continue
+        frame_id = event.compile_id.split("/")[0]
+        frame = frames.get(f"{frame_id}/0") or frames.get(event.compile_id)
+        failure = read_guard(event.payload)
+        kind = failure.kind
+        if (
+            kind in {"size", "value"}
+            and dynamic is not False
+            and _became_dynamic(event.compile_id, graphs)
+        ):
+            kind = "automatic_dynamic"
+        found.append(_recompile(event, frame, failure, kind, refused=event.compile_id in limit))
+    return tuple(found)
+
+
+def _recompile(
+    event: TraceEvent, frame: Frame | None, failure: Any, kind: RecompileKind, *, refused: bool
+) -> Recompile:
+    return Recompile(
+        call=event.call,
+        frame=frame.name if frame else "?",
+        file=frame.file if frame else "?",
+        line=frame.line if frame else 0,
+        compile_id=event.compile_id,
+        guard=failure.text,
+        subject=failure.subject,
+        before=failure.before,
+        after=failure.after,
+        kind=kind,
+        refused=refused,
+    )
+
+
+def _became_dynamic(compile_id: str, graphs: dict[str, int]) -> bool:
+    """Whether this compile has a symbolic size, or a number as input, that none before had."""
+    frame, _, number = compile_id.partition("/")
+    before = [graphs.get(f"{frame}/{n}", 0) for n in range(int(number or 0))]
+    return graphs.get(compile_id, 0) > max(before, default=0)
+
+
+def _freedom(sizes: dict[str, Any], code: str) -> int:
+    """Count symbolic sizes and lifted numbers among the inputs of a graph."""
+    heads = "".join(line for line in code.splitlines() if "def forward(" in line)
+    symbols = set(re.findall(r'"Sym\((\w+)\)"', heads))
+    symbols |= {s for size in sizes.values() for s in _symbols(size)}
+    lifted = [name for name, size in sizes.items() if name.startswith("l_") and size == []]
+    return len(symbols) + len(lifted)
+
+
+def _symbols(size: object) -> list[str]:
+    dimensions = size if isinstance(size, list) else []
+    return [s for dimension in map(str, dimensions) for s in re.findall(r"\b[su]\d+\b", dimension)]
