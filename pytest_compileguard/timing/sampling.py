@@ -142,6 +142,8 @@ class Sampler:
     calls: int = 1
     """Calls per block."""
     order: Order = field(default_factory=Order)
+    tight: float = stats.TIGHT
+    """Relative half width of an interval at which to stop where no limit is to be decided."""
     now: Now = time.perf_counter
 
     def warm_up(self, wanted: int, *, end_s: float) -> WarmUp:
@@ -181,7 +183,7 @@ class Sampler:
             while self.now() < look_s and len(pairs) < MOST_PAIRS:
                 self._take(pairs)
             at_look()
-            if stats.settled(pairs.interval(), limit):
+            if stats.settled(pairs.interval(), limit, tight=self.tight):
                 return
 
     def fill_up(self, pairs: Pairs, *, end_s: float) -> None:

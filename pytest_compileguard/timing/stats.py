@@ -113,10 +113,10 @@ def side_of(low: float, high: float, limit: float) -> Decision:
     return "below" if high < limit else "undecided"
 
 
-def settled(interval: Interval, limit: float | None) -> bool:
+def settled(interval: Interval, limit: float | None, *, tight: float = TIGHT) -> bool:
     """Whether more pairs would tell nothing that matters; ``limit`` is ``None``: there is none."""
     if limit is None:
-        return interval.half_width <= TIGHT
+        return interval.half_width <= tight
     return decide(interval, limit) != "undecided" and interval.half_width <= PRESENTABLE
 
 

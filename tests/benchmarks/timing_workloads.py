@@ -1,0 +1,129 @@
+"""Calls of which the true ratio is known: one compiled function on both sides, or slowed by 3 %.
+
+The slowdown is planted by a kernel that sleeps on a GPU, by a loop on a processor. The side without
+it carries the same code with nothing to do, so that planting costs both the same.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+import torch
+
+from pytest_compileguard.observation import Clock
+from pytest_compileguard.timing.clock import CpuClock, CudaDeviceClock, CudaWallClock
+
+PLANTED = 0.03
+GPU_BOUND = 0.8
+"""Device time / wall time above which a slowdown of the kernels shows on the wall clock."""
+MODES = {"cuda": ("default", "reduce-overhead"), "cpu": ("default", "max-autotune")}
+
+Call = Callable[[], object]
+Function = Callable[..., torch.Tensor]
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A compiled call, and the same with the slowdown planted."""
+
+    name: str
+    mode: str
+    call: Call
+    slowed: Call
+    clocks: tuple[Clock, ...]
+    """Those on which the slowdown shows."""
+
+
+def transform(x: torch.Tensor) -> torch.Tensor:
+    return torch.relu((x + 1) * 2)
+
+
+def product(x: torch.Tensor) -> torch.Tensor:
+    return torch.relu(x @ x)
+
+
+def make_functions(device: str) -> Iterator[tuple[str, Function, tuple[Any, ...]]]:
+    """Name functions and arguments, from launch-bound to compute-bound."""
+    large, matrix = (8192, 8192) if device == "cuda" else (1024, 512)
+    half = torch.bfloat16 if device == "cuda" else torch.float32
+    width = 1024 if device == "cuda" else 128
+    mlp = torch.nn.Sequential(
+        torch.nn.Linear(width, width), torch.nn.ReLU(), torch.nn.Linear(width, width)
+    )
+    tokens = (8, 512, 512) if device == "cuda" else (1, 32, 128)
+    encoder = torch.nn.TransformerEncoderLayer(tokens[-1], 8, batch_first=True, dropout=0.0)
+    yield "transform small", transform, (torch.randn(32, 1024, device=device),)
+    yield "MLP", mlp.eval().to(device), (torch.randn(32, width, device=device),)
+    yield (
+        "encoder layer",
+        encoder.eval().to(device, half),
+        (torch.randn(*tokens, device=device, dtype=half),),
+    )
+    yield "transform large", transform, (torch.randn(large, large, device=device),)
+    yield "matmul", product, (torch.randn(matrix, matrix, device=device, dtype=half),)
+
+
+def make_workloads(device: str, names: Iterable[str] = ()) -> Iterator[Workload]:
+    """Compile each function in each mode, and measure how much to plant."""
+    plant = plant_on_gpu if device == "cuda" else plant_on_processor
+    for name, function, arguments in make_functions(device):
+        if names and name not in names:
+            continue
+        for mode in MODES[device]:
+            compiled: Function = torch.compile(function, dynamic=False, mode=mode)
+
+            def call(
+                compiled: Function = compiled, arguments: tuple[Any, ...] = arguments
+            ) -> object:
+                return compiled(*arguments)
+
+            for _ in range(20):
+                call()
+            yield plant(name, mode, call)
+
+
+def plant_on_processor(name: str, mode: str, call: Call) -> Workload:
+    clock = CpuClock()
+    call_s = median(clock.block_s(call, 20) for _ in range(40))
+    slowed = spinning(call, PLANTED * call_s)
+    return Workload(name, mode, spinning(call, 0.0), slowed, ("wall",))
+
+
+def plant_on_gpu(name: str, mode: str, call: Call) -> Workload:
+    """Plant 3 % of the device time; the wall clock shows it only where the GPU is the limit."""
+    plain = sleeping(call, 0)
+    wall, device = CudaWallClock(), CudaDeviceClock()
+    wall_s = typical_s(lambda: wall.block_s(plain, 20))
+    device_s = typical_s(lambda: device.block_s(plain, 5))
+    cycles = int(PLANTED * device_s * device._cycles_per_s)
+    bound = device_s > GPU_BOUND * wall_s
+    clocks: tuple[Clock, ...] = ("wall", "device") if bound else ("device",)
+    return Workload(name, mode, plain, sleeping(call, cycles), clocks)
+
+
+def typical_s(sample: Callable[[], float | None]) -> float:
+    return median([taken for _ in range(30) if (taken := sample())])
+
+
+def spinning(call: Call, extra_s: float) -> Call:
+    def busy() -> None:
+        call()
+        end_s = time.perf_counter() + extra_s
+        while time.perf_counter() < end_s:
+            pass
+
+    return busy
+
+
+def sleeping(call: Call, cycles: int) -> Call:
+    cuda: Any = torch.cuda  # untyped there
+
+    def slowed() -> None:
+        cuda._sleep(cycles)
+        call()
+
+    return slowed
