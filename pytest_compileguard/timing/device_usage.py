@@ -168,13 +168,11 @@ def _profiled(side: Side, place: torch.device) -> Counter[str]:
     """Count what ran on the GPU, by the kinds that torch's trace of it names."""
     side.prepare_block()
     torch.cuda.synchronize(place)
-    with (
-        warnings.catch_warnings(),
-        torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile,
-    ):
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the profiler: that it keeps the events of one cycle
-        result = side.call()
-        torch.cuda.synchronize(place)
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+            result = side.call()
+            torch.cuda.synchronize(place)
     del result
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.json"

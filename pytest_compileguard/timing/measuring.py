@@ -59,7 +59,7 @@ _LEAST_CALLS = {"cpu": 1, "cuda": 10}
 _MOST_DEVICE_CALLS = 10
 """A GPU queues about a thousand launches; a longer block would wait for the sleeping kernel."""
 _TIGHT_DEVICE = 0.0015
-"""As ``stats.TIGHT``: the time of kernels alone varies less, and is worth knowing better."""
+"""As ``stats.TIGHT``, where nothing is to be decided: the time of kernels alone varies less."""
 _PACE_WORTH_A_NOTE = 1.5
 
 
@@ -207,7 +207,8 @@ class _Run:
         clock, calls = CudaDeviceClock(), min(self.calls, _MOST_DEVICE_CALLS)
         limit = self.limit if self.gated == "device" else None
         while calls and time.perf_counter() < end_s:
-            sampler = replace(self._sampler(clock, calls), tight=_TIGHT_DEVICE)
+            tight = _TIGHT_DEVICE if self.limit is None else stats.TIGHT
+            sampler = replace(self._sampler(clock, calls), tight=tight)
             try:
                 sampler.sample(self.device, end_s=end_s, limit=limit, at_look=self._at_look)
                 if self.gated == "device":
