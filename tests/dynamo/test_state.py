@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import random
 from collections.abc import Callable
 
@@ -18,6 +19,9 @@ from tests.dynamo.checked import check
 from tests.dynamo.global_state import changes, snapshot
 
 pytestmark = pytest.mark.usefixtures("compiler_loaded")
+
+# 12 makes some 200 checks in one process.
+ORDERS = int(os.environ.get("COMPILEGUARD_ORDERS", "4"))
 
 # Before the first snapshot the compiler is loaded for good, and its trace has been tried out.
 SUITE = """
@@ -236,7 +240,7 @@ def facts_of(name: str) -> CompileObservation:
 def test_facts_do_not_depend_on_the_order_of_checks() -> None:
     in_order = {name: facts_of(name) for name in SOME}
     draw = random.Random(7)  # noqa: S311
-    for _ in range(12):
+    for _ in range(ORDERS):
         shuffled = draw.sample(SOME, len(SOME))
         assert {name: facts_of(name) for name in shuffled} == in_order
 
