@@ -20,6 +20,8 @@ from pytest_compileguard.observation import (
 from pytest_compileguard.plan import Plan
 from pytest_compileguard.timing.stats import Decision, side_of
 
+_SHORT_CALL_MS = 0.1
+_US_PER_MS = 1e3
 _QUIETER = "raise max_time_s, or time on a quieter machine"
 
 
@@ -109,6 +111,8 @@ def _judged(plan: Plan, seen: SpeedObservation, gated: Speed, other: Speed | Non
     advice = _QUIETER if status == "inconclusive" else ""
     if status == "failed" and other is not None and _gaps_cost(gated, other):
         advice = launch_remedy(plan.arguments)
+    if status == "failed" and seen.clock == "perf_counter":
+        advice = _entering_costs(gated)
     return Finding(
         metric="speedup",
         status=status,
@@ -117,6 +121,16 @@ def _judged(plan: Plan, seen: SpeedObservation, gated: Speed, other: Speed | Non
         limit=limit,
         evidence=_evidence(seen, gated, other),
         remedy=advice,
+    )
+
+
+def _entering_costs(gated: Speed) -> str:
+    """Say what a short call is made of: guards and wrappers stand before each compiled call."""
+    if gated.compiled_ms > _SHORT_CALL_MS:
+        return ""
+    return (
+        f"at {gated.compiled_ms * _US_PER_MS:.0f} us a call, the guards before compiled code may "
+        "cost more than what it computes: time a larger input, or compile more of the code around"
     )
 
 

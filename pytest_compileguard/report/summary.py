@@ -96,11 +96,12 @@ def _table(verdicts: Sequence[Verdict], crowded: frozenset[str], width: int) -> 
     longest = max(map(len, names))
     columns = _fitting(verdicts, width, longest)
     widths = [_column_width(column, verdicts) for column in columns]
-    name_width = min(longest, max(width - _taken(columns, verdicts), _LEAST_NAME))
+    names = _fitted(names, max(width - _taken(columns, verdicts), _LEAST_NAME))
+    name_width = max(map(len, names))
     rows = [[column.heading for column in columns]]
     rows += [[column.cell(verdict) for column in columns] for verdict in verdicts]
     return [
-        _GAP.join([_fitted(name, name_width).ljust(name_width), *map(str.rjust, row, widths)])
+        _GAP.join([name.ljust(name_width), *map(str.rjust, row, widths)])
         for name, row in zip(names, rows, strict=True)
     ]
 
@@ -124,10 +125,20 @@ def _name(verdict: Verdict, *, named: bool) -> str:
     return plain(f"{verdict.nodeid} ({verdict.name})" if named else verdict.nodeid)
 
 
-def _fitted(name: str, width: int) -> str:
-    """Shorten a name: its file goes first, since the test tells more."""
-    test = name.partition("::")[2]
-    return shortened(test if test and len(name) > width else name, width)
+def _fitted(names: Sequence[str], width: int) -> list[str]:
+    """Shorten names where one is too long: the files go first, since the tests tell more.
+
+    They go in all rows alike, unless two rows could then not be told apart.
+    """
+    if max(map(len, names)) <= width:
+        return list(names)
+    tests = [name.partition("::")[2] or name for name in names]
+    alike = len(set(tests)) < len(set(names))
+    shown = [
+        name if alike and len(name) <= width else test
+        for name, test in zip(names, tests, strict=True)
+    ]
+    return [shortened(name, width) for name in shown]
 
 
 def _coloured(text: str, verdict: Verdict) -> SummaryLine:

@@ -467,17 +467,17 @@ better than the baseline: 1 check; record with --compileguard-update-baseline=im
 TABLES = {
     100: """\
 check                           graphs  breaks  recompiles  parity             speedup       verdict
-tests/test_a.py::test_a              1       0           0     3/3  1.20x [1.15, 1.25]  inconclusive
-tests/test_b.py::test_b              -       -           -       -                   -        failed
+test_a                               1       0           0     3/3  1.20x [1.15, 1.25]  inconclusive
+test_b                               -       -           -       -                   -        failed
 TestTransforme..oder[bf16-512]       1       0           0     3/3                   -        passed
-tests/test_mlp.py::test_mlp          3       1           1     3/3  1.04x [1.03, 1.05]        failed
+test_mlp                             3       1           1     3/3  1.04x [1.03, 1.05]        failed
 """,
     80: """\
 check                          breaks  recompiles  parity  speedup       verdict
-tests/test_a.py::test_a             0           0     3/3    1.20x  inconclusive
-tests/test_b.py::test_b             -           -       -        -        failed
+test_a                              0           0     3/3    1.20x  inconclusive
+test_b                              -           -       -        -        failed
 TestTransforme..der[bf16-512]       0           0     3/3        -        passed
-tests/test_mlp.py::test_mlp         1           1     3/3    1.04x        failed
+test_mlp                            1           1     3/3    1.04x        failed
 """,
     60: """\
 check              breaks  recompiles  speedup       verdict
@@ -501,6 +501,15 @@ def test_the_summary_at_every_width(width: int) -> None:
     table = TABLES[width]
     assert texts(session(), width=width) == f"{table}{REASONS}"
     assert max(map(len, table.splitlines())) <= width
+
+
+def test_two_tests_of_one_name_keep_their_files() -> None:
+    alike = [
+        verdict_of(f"tests/test_{name}.py::test_forward") for name in ("a", "b_of_a_long_name")
+    ]
+    _, first, second, *_ = texts(alike, width=100).splitlines()
+    assert first.startswith("tests/test_a.py::test_forward ")
+    assert second.startswith("test_forward ")
 
 
 def test_a_wide_terminal_shows_the_time_of_compiling() -> None:
@@ -548,9 +557,9 @@ def test_colours_follow_what_a_reader_must_do() -> None:
 
 
 QUIET = """\
-check                     breaks  recompiles  parity             speedup  verdict
-tests/test_b.py::test_b        -           -       -                   -   failed
-test_mlp                       1           1     3/3  1.04x [1.03, 1.05]   failed"""
+check     breaks  recompiles  parity             speedup  verdict
+test_b         -           -       -                   -   failed
+test_mlp       1           1     3/3  1.04x [1.03, 1.05]   failed"""
 
 
 def test_quiet_lists_only_what_fails() -> None:

@@ -750,6 +750,18 @@ def test_speedup_at_its_limit(ratio: float, spread: float, status: str, message:
     assert verdict.recordable is (status == "passed")
 
 
+@pytest.mark.parametrize(("call_s", "told"), ((14e-6, True), (14e-3, False)))
+def test_a_short_call_on_a_processor_is_told_what_it_pays_for(call_s: float, *, told: bool) -> None:
+    seen = make_speed(
+        clock="perf_counter",
+        eager_s=(call_s / 2,) * 40,
+        compiled_s=(call_s,) * 40,
+    )
+    finding = finding_of(verdict_of(speed=seen), "speedup")
+    assert finding.status == "failed"
+    assert ("at 14 us a call, the guards before compiled code" in finding.remedy) is told
+
+
 def test_the_limit_itself_passes_and_the_next_number_above_it_fails() -> None:
     measured = verdict_of(min_speedup=None).speed
     assert measured is not None
