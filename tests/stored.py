@@ -18,67 +18,25 @@ from pytest_compileguard.observation import (
     NotObserved,
     Observation,
 )
+from tests import records
 
 NODEID = "pkg/tests/test_x.py::test_mlp"
 
 
-def make_environment(torch: str = "2.13.0+cu130", **changes: Any) -> Environment:
-    environment = Environment(
-        device_type="cuda",
-        device_name="NVIDIA H200",
-        device_count=1,
-        torch=torch,
-        triton="3.6.0",
-        cuda="13.0",
-        driver="580.1",
-        python="3.12.1",
-        plugin="0.1.0",
-        platform="linux-x86_64",
-        cpu_count=16,
-    )
-    return msgspec.structs.replace(environment, **changes)
-
-
-CPU = make_environment(
+CPU = records.make_environment(
     "2.13.0+cpu", device_type="cpu", device_name="Some CPU", triton=None, cuda=None, driver=None
 )
 
 
+INPUTS = ("float32[32, 64]", "float32[32, 64]", "float32[48, 64]")
+
+
 def make_site(**changes: Any) -> BreakSite:
-    site = BreakSite(
-        file="models/mlp.py",
-        line=41,
-        function="forward",
-        source="print(x.shape)",
-        reason="Failed to trace builtin operator",
-        id="GB0059",
-        hint="",
-        events=1,
-        call=0,
-    )
-    return msgspec.structs.replace(site, **changes)
+    return records.make_site(**{"file": "models/mlp.py", "hint": "", **changes})
 
 
 def make_compilation(*sites: BreakSite, **changes: Any) -> CompileObservation:
-    seen = CompileObservation(
-        calls=3,
-        graphs=1 + len(sites),
-        ops=12,
-        break_sites=sites,
-        break_events=len(sites),
-        recompiles=(),
-        fallbacks=(),
-        limit_hit=False,
-        compile_time_s=1.5,
-        kernels=2,
-        cache_hits=0,
-        cache_misses=1,
-        error=None,
-        error_remedy="",
-        unreliable=(),
-        inputs=("float32[32, 64]", "float32[32, 64]", "float32[48, 64]"),
-    )
-    return msgspec.structs.replace(seen, **changes)
+    return records.make_compilation(*sites, **{"inputs": INPUTS, **changes})
 
 
 def make_speed(speedup: float = 1.31, **changes: Any) -> Speed:

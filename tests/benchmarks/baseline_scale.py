@@ -45,9 +45,9 @@ def measure(size: int) -> dict[str, Any]:
     from pytest_compileguard.baseline.look_up import look_up  # noqa: PLC0415  # after sys.path is set
     from pytest_compileguard.baseline.recording import Wish, record  # noqa: PLC0415
     from pytest_compileguard.baseline.store import Store  # noqa: PLC0415
+    from tests.records import make_environment  # noqa: PLC0415
     from tests.stored import (  # noqa: PLC0415
         make_compilation,
-        make_environment,
         make_site,
         make_speed,
         make_verdict,

@@ -17,14 +17,8 @@ from pytest_compileguard.baseline.recording import Wish, record
 from pytest_compileguard.baseline.store import Store
 from pytest_compileguard.cli import main
 from pytest_compileguard.environment import Environment
-from tests.stored import (
-    CPU,
-    make_compilation,
-    make_environment,
-    make_site,
-    make_speed,
-    make_verdict,
-)
+from tests.records import make_environment
+from tests.stored import CPU, make_compilation, make_site, make_speed, make_verdict
 
 H200 = make_environment()
 H100 = make_environment(device_name="NVIDIA H100")

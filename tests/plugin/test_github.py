@@ -17,6 +17,7 @@ from pytest_compileguard.report.markdown import MARK, MOST_IN_SUMMARY, markdown
 from tests.conftest import RunSuite
 from tests.golden_text import assert_golden
 from tests.plugin.test_terminal import SUITE
+from tests.records import NODEID
 from tests.unit import test_report as made
 from tests.unit.test_page import hostile_report
 
@@ -157,7 +158,7 @@ def test_with_workers_only_the_controller_writes(pytester: pytest.Pytester, job:
 
 
 def report_of(*verdicts: Verdict) -> Report:
-    return read_report(document(verdicts, rootpath=made.ROOT, lines={made.NODEID: 7}))
+    return read_report(document(verdicts, rootpath=made.ROOT, lines={NODEID: 7}))
 
 
 def annotated(report: Report, **options: bool) -> list[str]:

@@ -25,14 +25,8 @@ from pytest_compileguard.baseline.entries import FactsFile, TimingsFile
 from pytest_compileguard.baseline.recording import record
 from pytest_compileguard.baseline.store import Store
 from pytest_compileguard.errors import BaselineError
-from tests.stored import (
-    NODEID,
-    make_compilation,
-    make_environment,
-    make_site,
-    make_speed,
-    make_verdict,
-)
+from tests.records import make_environment
+from tests.stored import NODEID, make_compilation, make_site, make_speed, make_verdict
 
 MOST_CHARACTERS = 1000
 SLUG = "nvidia-h200"

@@ -27,12 +27,12 @@ from pytest_compileguard.observation import (
     SpeedObservation,
 )
 from pytest_compileguard.options import UpdateMode
+from tests.records import make_environment
 from tests.stored import (
     CPU,
     NODEID,
     files_below,
     make_compilation,
-    make_environment,
     make_site,
     make_speed,
     make_verdict,

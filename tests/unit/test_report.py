@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from pytest_compileguard.baseline.entries import FactsEntry, Recorded, TimingEntry
 from pytest_compileguard.baseline.look_up import Baseline
 from pytest_compileguard.environment import Environment
 from pytest_compileguard.finding import Verdict
@@ -22,87 +21,39 @@ from pytest_compileguard.observation import (
     NotObserved,
     Observation,
     ParityObservation,
-    Recompile,
     SpeedObservation,
 )
-from pytest_compileguard.plan import CompileArguments, Plan
 from pytest_compileguard.report.document import document
 from pytest_compileguard.report.failure import failure_text
 from pytest_compileguard.report.plain_text import plain, plain_line, relative, shortened
 from pytest_compileguard.report.summary import summary_lines
 from pytest_compileguard.verdict import judge
+from tests import records
+from tests.records import (
+    NODEID,
+    make_compilation,
+    make_environment,
+    make_facts,
+    make_parity,
+    make_plan,
+    make_recompile,
+    make_site,
+    make_timing,
+)
 
 ROOT = Path("/repo")
-NODEID = "tests/test_mlp.py::test_mlp"
 NO_BASELINE = Baseline(
     facts=None,
     facts_note="none for cuda, torch 2.11",
     timing=None,
     timing_note="none for NVIDIA H200, torch 2.11",
 )
-GPU = Environment(
-    device_type="cuda",
-    device_name="NVIDIA H200",
-    device_count=1,
-    torch="2.11.0",
-    triton="3.6.0",
-    cuda="13.0",
-    driver="580.1",
-    python="3.12.1",
-    plugin="0.1.0",
-    platform="linux-x86_64",
-    cpu_count=16,
-)
+GPU = make_environment("2.11.0")
 CPU = msgspec.structs.replace(GPU, device_type="cpu", device_name="Some CPU")
-SITE = BreakSite(
-    file="/repo/models/mlp.py",
-    line=41,
-    function="forward",
-    source="print(x.shape)",
-    reason="Failed to trace builtin operator",
-    id="GB0059",
-    hint="move the call out of the compiled region",
-    events=1,
-    call=0,
-)
-RECOMPILE = Recompile(
-    call=1,
-    frame="forward",
-    file="/repo/models/mlp.py",
-    line=40,
-    compile_id="0/1",
-    guard="tensor 'x' size mismatch at index 0. expected 32, actual 48",
-    subject="x.size(0)",
-    before="32",
-    after="48",
-    kind="automatic_dynamic",
-)
-COMPILATION = CompileObservation(
-    calls=3,
-    graphs=1,
-    ops=12,
-    break_sites=(),
-    break_events=0,
-    recompiles=(),
-    fallbacks=(),
-    limit_hit=False,
-    compile_time_s=12.34,
-    kernels=2,
-    cache_hits=0,
-    cache_misses=1,
-    error=None,
-    error_remedy="",
-    unreliable=(),
-)
-PARITY = ParityObservation(
-    calls=3,
-    calls_compared=3,
-    leaves_compared=6,
-    gradients_compared=4,
-    mismatches=(),
-    disputed=0,
-    unchecked=(),
-)
+SITE = make_site()
+RECOMPILE = make_recompile()
+COMPILATION = make_compilation(compile_time_s=12.34)
+PARITY = make_parity()
 
 
 def compilation_with(*sites: BreakSite, **changes: Any) -> CompileObservation:
@@ -135,62 +86,22 @@ def verdict_of(
     environment: Environment | None = GPU,
     **changes: Any,
 ) -> Verdict:
-    plan = Plan(
-        nodeid=nodeid,
-        name="ToyModel",
-        arguments=CompileArguments(),
-        own_arguments=(),
-        max_graph_breaks=0,
-        max_recompiles=1,
-        min_speedup=1.2,
-        rtol=None,
-        atol=None,
-        warmup=10,
-        max_time_s=1.0,
-        noise_threshold=0.1,
-        untimed=None,
-        strict=False,
-        update_baseline=None,
-    )
+    plan = make_plan(nodeid=nodeid, max_recompiles=1)
     observation = Observation(
         compile=compilation, parity=parity, speed=speed or speed_of(1.3, 1.32)
     )
     return judge(msgspec.structs.replace(plan, **changes), observation, environment, baseline)
 
 
-RECORDED = Recorded(
-    torch="2.11.0",
-    python="3.12.1",
-    plugin="0.1.0",
-    device="NVIDIA H200",
-    triton="3.6.0",
-    cuda="13.0",
-    driver="580.1",
-    platform="linux-x86_64",
-)
-FACTS = FactsEntry(
-    graph_breaks=0,
-    break_events=0,
-    recompiles=0,
-    graphs=3,
-    ops=12,
-    kernels=2,
-    breaks=(),
-    backend="inductor",
-    mode=None,
-    calls=3,
-    recorded=RECORDED,
-)
-TIMING = TimingEntry(
-    speedup=2.0,
+RECORDED = msgspec.structs.replace(records.RECORDED, torch="2.11.0")
+FACTS = make_facts(graphs=3, recorded=RECORDED)
+TIMING = make_timing(
+    2.0,
     speedup_low=1.99,
     speedup_high=2.01,
     eager_ms=0.3,
     compiled_ms=0.15,
     pairs=400,
-    clock="wall",
-    backend="inductor",
-    mode=None,
     recorded=RECORDED,
 )
 STORED = Baseline(facts=FACTS, facts_note="", timing=TIMING, timing_note="")
