@@ -15,8 +15,8 @@ from pytest_compileguard.observation import (
     Observation,
 )
 from pytest_compileguard.verdict import judge
+from tests.judged import ENVIRONMENT, UNTIMED, finding_of, make_baseline, verdict_of
 from tests.records import make_compilation, make_parity, make_plan, make_speed
-from tests.unit.test_verdict import ENVIRONMENT, UNTIMED, finding_of, make_baseline, verdict_of
 
 
 def compile_time(limit: float | None, **seen: Any) -> Any:

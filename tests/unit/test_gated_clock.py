@@ -8,8 +8,8 @@ import pytest
 from pytest_compileguard.baseline.storable import timing_entry
 from pytest_compileguard.finding import Verdict
 from pytest_compileguard.observation import NotObserved
+from tests.judged import finding_of, make_baseline, statuses_of, verdict_of
 from tests.records import make_speed, make_timing
-from tests.unit.test_verdict import finding_of, make_baseline, statuses_of, verdict_of
 
 
 def of_clock(clock: str, *, wall: float, device: float, limit: float = 1.2) -> Verdict:

@@ -1,0 +1,95 @@
+"""Judging: the speedup against what is stored."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from pytest_compileguard.observation import (
+    NotObserved,
+)
+from tests.judged import (
+    COMMAND,
+    UNTIMED,
+    finding_of,
+    make_baseline,
+    statuses_of,
+    verdict_of,
+)
+from tests.records import (
+    make_speed,
+    make_timing,
+)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "spread", "status"),
+    ((1.79, 0.0, "failed"), (1.81, 0.0, "passed"), (1.75, 0.1, "passed"), (2.5, 0.0, "passed")),
+)
+def test_a_speedup_fails_beyond_noise_threshold_and_interval(
+    ratio: float, spread: float, status: str
+) -> None:
+    baseline = make_baseline(timing=make_timing(2.0))
+    verdict = verdict_of(speed=make_speed(ratio, spread), baseline=baseline)
+    finding = finding_of(verdict, "baseline.speedup")
+    assert (finding.status, finding.baseline) == (status, 2.0)
+    assert finding.observed == pytest.approx(ratio, rel=1e-2)
+    assert (COMMAND in finding.remedy) is (status == "failed" or ratio > 2.2)
+
+
+@pytest.mark.parametrize(("seconds", "status"), (((1.0), "failed"), ((0.05), "passed")))
+def test_short_calls_get_three_times_the_noise_threshold(seconds: float, status: str) -> None:
+    seen = make_speed(1.3)
+    scaled = msgspec.structs.replace(
+        seen,
+        eager_s=tuple(seconds * s for s in seen.eager_s),
+        compiled_s=tuple(seconds * s for s in seen.compiled_s),
+    )
+    verdict = verdict_of(speed=scaled, baseline=make_baseline(timing=make_timing(1.6)))
+    assert finding_of(verdict, "baseline.speedup").status == status
+
+
+@pytest.mark.parametrize(("now", "failed"), ((2.0, False), (1.85, False), (1.7, True)))
+def test_a_loss_on_the_device_clock_fails_though_the_wall_clock_hides_it(
+    *, now: float, failed: bool
+) -> None:
+    stored = make_timing(1.3, device_speedup=2.0)
+    verdict = verdict_of(speed=make_speed(1.3, device=now), baseline=make_baseline(timing=stored))
+    found = [f for f in verdict.findings if f.metric == "baseline.device_speedup"]
+    assert bool(found) is failed
+    assert (verdict.outcome == "failed") is failed
+
+
+@pytest.mark.parametrize(
+    "changes", ({"backend": "cudagraphs"}, {"mode": "max-autotune"}, {"clock": "device"})
+)
+def test_a_speedup_of_another_way_to_compile_is_not_compared(changes: dict[str, str]) -> None:
+    baseline = make_baseline(timing=make_timing(9.0, **changes))
+    finding = finding_of(verdict_of(baseline=baseline), "baseline.speedup")
+    assert finding.status == "not_checked"
+    assert finding.message.startswith("recorded with backend ")
+
+
+def test_a_stored_speedup_is_not_forgotten_when_nothing_is_timed() -> None:
+    speed = NotObserved(reason="not timed")
+    of_eager = "backend aot_eager runs eager kernels; its speed says nothing"
+    untimed = finding_of(verdict_of(speed=speed, untimed=of_eager), "baseline.speedup")
+    assert (untimed.status, untimed.message) == ("not_checked", of_eager)
+    missing = finding_of(verdict_of(speed=speed, min_speedup=None), "baseline.speedup")
+    assert missing.status == "not_checked"
+
+
+def test_strictness_does_not_ask_for_the_timing_that_was_switched_off() -> None:
+    speed = NotObserved(reason="not timed")
+    off = verdict_of(speed=speed, untimed=UNTIMED, min_speedup=None, strict=True)
+    assert not [f for f in off.findings if f.metric == "baseline.speedup"]
+    assert off.outcome == "passed"
+
+
+def test_a_missing_timing_beside_facts_is_visible() -> None:
+    baseline = make_baseline(timing=None, timing_note="none for NVIDIA H200, torch 2.13")
+    finding = finding_of(verdict_of(baseline=baseline), "baseline.speedup")
+    assert finding.status == "not_checked"
+    assert finding.message.startswith("none for NVIDIA H200, torch 2.13; record with")
+    untimed = verdict_of(baseline=baseline, untimed=UNTIMED, min_speedup=None)
+    assert "baseline.speedup" not in statuses_of(untimed)

@@ -1,0 +1,97 @@
+"""Judging: parity."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_compileguard.observation import (
+    NotObserved,
+    ParityObservation,
+)
+from tests.judged import (
+    finding_of,
+    statuses_of,
+    verdict_of,
+)
+from tests.records import (
+    make_compilation,
+    make_mismatch,
+    make_parity,
+)
+
+
+@pytest.mark.parametrize(
+    ("parity", "message"),
+    (
+        (NotObserved(reason="no phase ran"), "nothing was compared: no phase ran"),
+        (make_parity(calls_compared=0), "nothing was compared"),
+        (make_parity(leaves_compared=0), "nothing was compared"),
+        (
+            make_parity(calls_compared=0, unchecked=("a file handle",)),
+            "nothing was compared: a file handle",
+        ),
+    ),
+)
+def test_a_comparison_of_nothing_fails(
+    parity: ParityObservation | NotObserved, message: str
+) -> None:
+    finding = finding_of(verdict_of(parity=parity), "parity")
+    assert (finding.status, finding.message) == ("failed", message)
+
+
+def test_parity_is_not_checked_where_compiling_failed() -> None:
+    compilation = make_compilation(error="no compiler")
+    parity = NotObserved(reason="compiling failed")
+    verdict = verdict_of(compilation=compilation, parity=parity)
+    assert finding_of(verdict, "parity").status == "not_checked"
+    assert verdict.outcome == "failed"
+
+
+def test_parity_of_all_calls_passes() -> None:
+    finding = finding_of(verdict_of(), "parity")
+    assert (finding.status, finding.message) == ("passed", "3 of 3 calls")
+
+
+def test_leaves_that_the_reference_acquitted_are_told() -> None:
+    finding = finding_of(verdict_of(parity=make_parity(disputed=2)), "parity")
+    assert finding.status == "passed"
+    assert finding.message == "3 of 3 calls (2 disputed leaves acquitted by a float64 reference)"
+
+
+@pytest.mark.parametrize("calls", (2, 3))
+def test_a_sequence_compared_in_part_is_inconclusive(calls: int) -> None:
+    # Three calls were compiled, whatever the comparison believes.
+    parity = make_parity(calls=calls, calls_compared=2, unchecked=("a generator",))
+    verdict = verdict_of(parity=parity)
+    finding = finding_of(verdict, "parity")
+    assert (finding.status, verdict.outcome) == ("inconclusive", "inconclusive")
+    assert finding.message == "only 2 of 3 calls compared: a generator"
+    assert "isolation" not in statuses_of(verdict)
+    assert not verdict.recordable
+
+
+def test_a_mismatch_fails_even_where_little_was_compared() -> None:
+    parity = make_parity(calls_compared=0, leaves_compared=0, mismatches=(make_mismatch(),))
+    finding = finding_of(verdict_of(parity=parity), "parity")
+    assert finding.status == "failed"
+    assert finding.message == "compiled differs from eager in 1 of 3 calls"
+    assert finding.evidence == ("call 2, output['var']: differs by 0.5",)
+    assert "rtol" in finding.remedy
+
+
+def test_many_mismatches_are_cut_with_their_number() -> None:
+    mismatches = tuple(make_mismatch(path=f"output[{n}]") for n in range(7))
+    finding = finding_of(verdict_of(parity=make_parity(mismatches=mismatches)), "parity")
+    assert len(finding.evidence) == 6
+    assert finding.evidence[-1] == "and 2 more"
+
+
+def test_what_could_not_be_isolated_is_visible_and_fails_when_strict() -> None:
+    parity = make_parity(unchecked=("argument 1 is a file",))
+    verdict = verdict_of(parity=parity)
+    assert finding_of(verdict, "parity").status == "passed"
+    isolation = finding_of(verdict, "isolation")
+    assert (isolation.status, isolation.message) == ("not_checked", "argument 1 is a file")
+    # The facts are none the less true.
+    assert (verdict.outcome, verdict.recordable) == ("passed", True)
+    assert verdict_of(parity=parity, strict=True).fails
