@@ -15,7 +15,7 @@ from pytest_compileguard.plan import OWN_BACKEND, Plan
 from pytest_compileguard.shadow.call import ShadowCall
 from pytest_compileguard.source import source_line
 from pytest_compileguard.trace.compiles import TraceEvent, TraceFacts, read_trace
-from pytest_compileguard.trace.inductor import ON_CPU, cudagraph_skips, kernel_names
+from pytest_compileguard.trace.inductor import ON_CPU, cudagraph_skips, fused_kernels, kernel_names
 
 
 def gather_facts(calls: Sequence[ShadowCall], plan: Plan, *, target: str) -> CompileObservation:
@@ -48,6 +48,7 @@ def gather_facts(calls: Sequence[ShadowCall], plan: Plan, *, target: str) -> Com
         unreliable=_disagreements(calls, facts),
         unused_allowances=unused,
         kernel_names=kernel_names(events),
+        fused=fused_kernels(events),
         cudagraph_skips=_cudagraph_skips(calls),
         cudagraph_recordings=sum(c.cudagraphs for c in moved),
         cudagraph_rerecordings=sum(c.cudagraphs_again for c in moved),

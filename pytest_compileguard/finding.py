@@ -34,6 +34,32 @@ class Finding(Record):
     """Whether it is listed at the end of the run although nothing fails by it."""
 
 
+class SavedText(Record):
+    """A captured graph, its guards or its code, in a file."""
+
+    kind: Literal["graph", "guards", "code"]
+    compile_id: str
+    """``frame/compile``, as in torch's logs."""
+    call: int
+    """Call of the sequence in which it came."""
+    file: str
+
+
+class Artifacts(Record):
+    """What was saved of one check for those who look into it."""
+
+    folder: str
+    """Empty: nothing could be saved."""
+    trace: str = ""
+    """Torch's structured trace of all calls, as ``TORCH_TRACE`` writes it and ``tlparse`` reads
+    it; empty: there was none."""
+    texts: tuple[SavedText, ...] = ()
+    page: str = ""
+    """The report of ``tlparse``; empty: it is not installed, or failed."""
+    problems: tuple[str, ...] = ()
+    """What could not be made, and why."""
+
+
 class Speed(Record):
     """The numbers that ``stats`` derives from the samples of one check."""
 
@@ -71,6 +97,8 @@ class Verdict(Record):
     """What it had to keep, of the limits that were given."""
     expected: bool = False
     """Whether the test is marked to fail and did: pytest counts it as xfailed."""
+    artifacts: Artifacts | None = None
+    """What was saved of it; ``None``: nobody asked for it."""
 
     @property
     def key(self) -> str:

@@ -246,6 +246,8 @@ class CompileGuard:
 
             with _TURN:
                 forget_compiled_code()
+        # pytest keeps the fixture as long as the session: not so the copies and traces.
+        self.checks.clear()
 
     def _free_name(self, name: str) -> str:
         taken = {plan.name for plan in self.plans}

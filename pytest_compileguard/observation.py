@@ -114,6 +114,17 @@ class Fallback(Record):
     reason: str
 
 
+class FusedKernel(Record):
+    """One kernel of the compiled code, and what inductor says it is made of."""
+
+    name: str
+    """Of a generated kernel, or of the library's that is called: ``extern_kernels.mm``."""
+    ops: tuple[str, ...]
+    """The operators that it computes: ``aten.mul``."""
+    nodes: tuple[str, ...] = ()
+    """The values of the captured graph that it computes."""
+
+
 CacheState = Literal["cold", "warm", "unknown"]
 
 
@@ -152,6 +163,8 @@ class CompileObservation(Record, tag=True):
     backward_graphs: int = 0
     """Graphs whose backward was compiled too."""
     kernel_names: tuple[str, ...] = ()
+    fused: tuple[FusedKernel, ...] = ()
+    """Kernels of which inductor says what they are made of; of those for a CPU it does not."""
     cudagraph_skips: tuple[str, ...] = ()
     """Why CUDA graphs were not used, each time they were not."""
     cudagraph_recordings: int = 0
@@ -313,6 +326,13 @@ class MemoryObservation(Record, tag=True):
     """What a plain copy within this GPU reads and writes in a second."""
 
 
+class LaunchedKernel(Record):
+    """A kernel that one warm call launched, by the name that the profiler gives it."""
+
+    name: str
+    launches: int
+
+
 class LaunchObservation(Record, tag=True):
     """What one warm call of each side launched on the GPU."""
 
@@ -321,6 +341,9 @@ class LaunchObservation(Record, tag=True):
     eager_copies: int = 0
     """Copies and fills of memory, which are no kernels."""
     compiled_copies: int = 0
+    eager_launched: tuple[LaunchedKernel, ...] = ()
+    """Most often launched first; the rarest are left out where there are very many."""
+    compiled_launched: tuple[LaunchedKernel, ...] = ()
 
 
 _NOT_MEASURED = NotObserved(reason="not measured")

@@ -28,6 +28,7 @@ UPDATE_IN_CI = f"{PREFIX}update-in-ci"
 
 UpdateMode = Literal["all", "new", "improved"]
 Improvements = Literal["offer", "fail"]
+ArtifactsFor = Literal["failed", "all"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -157,8 +158,17 @@ OPTIONS: tuple[Option, ...] = (
         name="artifacts",
         kind="path",
         metavar="DIR",
-        help="save the inputs of each first call whose two sides differ below DIR, with a program "
-        "that makes the call again",
+        help="save below DIR what explains a failing check: torch's trace, captured graphs, "
+        "guards, generated code, tlparse's report where tlparse is installed, and of a call whose "
+        "two sides differ the inputs, with a program that makes it again; all of it holds source "
+        "code",
+    ),
+    Option(
+        name="artifacts-for",
+        kind="choice",
+        choices=("failed", "all"),
+        help="for which checks traces, graphs and code are saved: failing ones (the default) or "
+        "all",
     ),
     Option(
         name="max-time-s",
@@ -184,6 +194,7 @@ OPTIONS: tuple[Option, ...] = (
 )
 
 
+_ARTIFACTS_FOR = f"{INI_PREFIX}artifacts_for"
 _REF = f"{INI_PREFIX}baseline_ref"
 _WITHOUT_REF = ("-o", f"{_REF}=")
 
@@ -205,6 +216,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     no_github: bool = False
     no_locate: bool = False
     artifacts: Path | None = None
+    artifacts_for: ArtifactsFor | None = None
     max_time_s: float | None = None
     warmup: int | None = None
     noise_threshold: float | None = None
@@ -267,6 +279,11 @@ def options_from_config(config: pytest.Config) -> Options:
             f"{options.baseline_ref_origin}: {options.baseline_ref!r}: another revision can't be "
             f"recorded to; leave out {UPDATE_BASELINE}, or {PREFIX}baseline-ref, or add "
             f"{' '.join(_WITHOUT_REF)} where the ini file names it"
+        )
+    if config.getoption(_ARTIFACTS_FOR) and options.artifacts is None:
+        raise OptionError(
+            f"{PREFIX}artifacts-for: says for which checks, but nothing says where to save; add "
+            f"{PREFIX}artifacts=DIR"
         )
     if options.update_baseline and _is_ci() and not options.update_in_ci:
         raise OptionError(

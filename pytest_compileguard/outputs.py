@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -14,7 +15,9 @@ from pytest_compileguard.report.annotations import annotation_commands
 from pytest_compileguard.report.contract import Report, read_report
 from pytest_compileguard.report.markdown import MOST_IN_SUMMARY, markdown
 from pytest_compileguard.report.page import page
+from pytest_compileguard.report.saved_files import SavedFiles
 
+_RUN = re.compile(r"https?://[\w.-]+(?::\d+)?/[\w.-]+/[\w.-]+/actions/runs/\d+")
 ANNOTATING_PLUGIN = "annotate_errors"
 """Name under which pytest-github-actions-annotate-failures is active."""
 
@@ -24,6 +27,8 @@ class GitHub(Record, frozen=True):
 
     summary: Path | None
     workspace: Path
+    run_url: str | None = None
+    """Page of the run, where its artefacts are found."""
 
 
 def github(environ: Mapping[str, str]) -> GitHub | None:
@@ -33,7 +38,18 @@ def github(environ: Mapping[str, str]) -> GitHub | None:
     summary = environ.get("GITHUB_STEP_SUMMARY")
     # Runners that only resemble GitHub's may leave it out; they start in the checkout too.
     workspace = environ.get("GITHUB_WORKSPACE") or Path.cwd()
-    return GitHub(summary=Path(summary) if summary else None, workspace=Path(workspace))
+    return GitHub(
+        summary=Path(summary) if summary else None,
+        workspace=Path(workspace),
+        run_url=_run_url(environ),
+    )
+
+
+def _run_url(environ: Mapping[str, str]) -> str | None:
+    names = ("GITHUB_SERVER_URL", "GITHUB_REPOSITORY", "GITHUB_RUN_ID")
+    server, repository, run = (environ.get(name, "") for name in names)
+    url = f"{server}/{repository}/actions/runs/{run}"
+    return url if _RUN.fullmatch(url) else None
 
 
 class Outputs:
@@ -53,9 +69,12 @@ class Outputs:
         if options.json is not None:
             self._put("json", options.json, lambda: document)
         if options.html is not None:
-            self._put("html", options.html, lambda: page(read_report(document)).encode())
+            files = SavedFiles(
+                base=options.html.parent, rootpath=options.rootpath, below=options.artifacts
+            )
+            self._put("html", options.html, lambda: page(read_report(document), files).encode())
         if self._job is not None and self._job.summary is not None:
-            self._append_summary(self._job.summary, read_report(document))
+            self._append_summary(self._job, self._job.summary, read_report(document))
 
     def commands(self, document: bytes, *, at_tests: bool) -> list[str]:
         """Give the workflow commands that annotate the causes, for a job's log."""
@@ -77,14 +96,15 @@ class Outputs:
         except CompileGuardError as error:
             self.problems.append(f"--compileguard-{option}: {error}")
 
-    def _append_summary(self, path: Path, report: Report) -> None:
+    def _append_summary(self, job: GitHub, path: Path, report: Report) -> None:
         """Add to the summary of the step, which other programs may have begun."""
         if not report.checks:
             return
         try:
             taken = path.stat().st_size if path.exists() else 0
             gap = "\n" if taken else ""
-            text = gap + markdown(report, most_bytes=MOST_IN_SUMMARY - taken - len(gap))
+            most_bytes = MOST_IN_SUMMARY - taken - len(gap)
+            text = gap + markdown(report, most_bytes=most_bytes, run_url=job.run_url)
             if taken + len(text.encode()) > MOST_IN_SUMMARY:
                 self.notes.append("the summary of the job is full: these checks are not in it")
                 return

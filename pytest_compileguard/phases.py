@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from pytest_compileguard.baseline.look_up import Baseline, look_up
 from pytest_compileguard.baseline.store import Store
 from pytest_compileguard.environment import Environment, make_environment
@@ -36,7 +38,10 @@ def finish_test(
         except BaselineError as error:
             problems.append(str(error))
             continue
-        verdicts.append(judge(check.plan, observation, environment, baseline))
+        verdict = judge(check.plan, observation, environment, baseline)
+        if verdict.fails or check.plan.artifacts_for == "all":
+            verdict = msgspec.structs.replace(verdict, artifacts=check.save())
+        verdicts.append(verdict)
     if any(verdict.fails for verdict in verdicts):
         problems.insert(0, failure_text(verdicts, rootpath=store.rootpath))
     return "\n".join(problems) or None

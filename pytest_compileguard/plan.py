@@ -10,7 +10,7 @@ from msgspec import UNSET
 
 from pytest_compileguard.metrics import NOISE_THRESHOLD
 from pytest_compileguard.observation import Cache, Clock
-from pytest_compileguard.options import Improvements, Options, UpdateMode
+from pytest_compileguard.options import ArtifactsFor, Improvements, Options, UpdateMode
 from pytest_compileguard.spec import CompileCheck
 
 DEFAULT_WARMUP = 10
@@ -96,7 +96,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     locates: bool = True
     """Whether a failing call is made again to find where it departs."""
     artifacts: Path | None = None
-    """Folder below which a failing call is saved; ``None``: nowhere."""
+    """Folder below which traces, code and failing calls are saved; ``None``: nowhere."""
+    artifacts_for: ArtifactsFor = "failed"
+    """For which checks traces and code are saved."""
     improvements: Improvements = "offer"
     baseline_ref: str | None = None
     """The git revision whose baselines count; ``None``: those of the working tree."""
@@ -174,6 +176,7 @@ def make_plan(
         update_baseline=options.update_baseline,
         locates=not options.no_locate,
         artifacts=options.artifacts,
+        artifacts_for=options.artifacts_for or "failed",
         improvements=options.improvements or "offer",
         baseline_ref=options.baseline_ref,
         rootpath=options.rootpath,

@@ -12,8 +12,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from pytest_compileguard import dynamo
+from pytest_compileguard.artifacts.saving import save_artifacts
 from pytest_compileguard.errors import CompileGuardError, SpecError
 from pytest_compileguard.facts import gather_facts
+from pytest_compileguard.finding import Artifacts
 from pytest_compileguard.isolation.ambient import random_state
 from pytest_compileguard.isolation.quiet import silenced
 from pytest_compileguard.observation import (
@@ -129,6 +131,13 @@ class Check:
             memory=warm.memory,
             launches=warm.launches,
         )
+
+    def save(self) -> Artifacts | None:
+        """Save what was heard of all calls; ``None``: the plan says nowhere."""
+        if self.plan.artifacts is None:
+            return None
+        traces = [call.trace for call in self.calls if call.trace]
+        return save_artifacts(traces, self.plan, self.plan.artifacts)
 
     @property
     def _was_reset(self) -> bool:

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pytest_compileguard import dynamo
+from pytest_compileguard.artifacts.saving import save_artifacts
 from pytest_compileguard.errors import CompileGuardError
 from pytest_compileguard.facts import gather_facts
+from pytest_compileguard.finding import Artifacts
 from pytest_compileguard.isolation.quiet import silenced
 from pytest_compileguard.observation import CompileObservation, NotObserved, Observation
 from pytest_compileguard.plan import Plan
@@ -63,7 +65,9 @@ class WatchedBlock:
             return self
         self._made = ShadowCall(index=0, hindrances=dynamo.hindrances(None))
         self._before = dynamo.counters()
-        self._made.trace = self._stack.enter_context(dynamo.watching())
+        self._made.trace = self._stack.enter_context(
+            dynamo.watching(keeps_records=self.plan.artifacts is not None)
+        )
         return self
 
     def __exit__(
@@ -79,3 +83,10 @@ class WatchedBlock:
     def finish(self) -> Observation:
         """Gather what was seen."""
         return Observation(compile=self.seen, parity=_ONLY_WATCHED, speed=_ONLY_WATCHED)
+
+    def save(self) -> Artifacts | None:
+        """Save what was heard in the block; ``None``: the plan says nowhere."""
+        if self.plan.artifacts is None:
+            return None
+        traces = [self._made.trace] if self._made and self._made.trace else []
+        return save_artifacts(traces, self.plan, self.plan.artifacts)

@@ -32,6 +32,7 @@ from pytest_compileguard.dynamo.state import (
     hindrances,
     load_backend,
 )
+from pytest_compileguard.dynamo.trace_file import trace_lines
 
 __all__ = [
     "EAGER_RANDOM_NUMBERS",
@@ -59,6 +60,7 @@ __all__ = [
     "named_backend",
     "only_first",
     "probing",
+    "trace_lines",
     "tracing",
     "use_backend_once",
     "watching",

@@ -56,6 +56,8 @@ class _TraceHandler(logging.Handler):
             text = payload if isinstance(payload, str) else ""
             event = TraceEvent(call=self._trace.call, metadata=metadata, payload=text)
             if self._is_own(event.compile_id):
+                if self._trace.records is not None:
+                    self._trace.records.append(record)
                 own = self._with_own_overhead(event)
                 self._trace.events.append(TraceEvent(call=event.call, metadata=own, payload=text))
             else:
@@ -99,26 +101,26 @@ class _SkipHandler(logging.Handler):
 
 
 @contextlib.contextmanager
-def tracing(call: int, own_ids: set[str]) -> Iterator[CallTrace]:
+def tracing(call: int, own_ids: set[str], *, keeps_records: bool = False) -> Iterator[CallTrace]:
     """Observe the compiled call made inside, and leave all global state as it was.
 
     The compiler starts as if cold, and random numbers agree with eager. ``own_ids`` are the
-    compile ids that earlier calls began; those of this one are added.
+    compile ids that earlier calls began; those of this one are added. ``keeps_records``: what
+    is heard can be written as a file.
     """
-    with configured(), _listening(call, own_ids) as trace:
+    with configured(), _listening(CallTrace(call, keeps_records=keeps_records), own_ids) as trace:
         yield trace
 
 
 @contextlib.contextmanager
-def watching() -> Iterator[CallTrace]:
+def watching(*, keeps_records: bool = False) -> Iterator[CallTrace]:
     """Observe all that is compiled inside, by any thread, with the compiler as it stands."""
-    with _listening(0, None) as trace:
+    with _listening(CallTrace(0, keeps_records=keeps_records), None) as trace:
         yield trace
 
 
 @contextlib.contextmanager
-def _listening(call: int, own_ids: set[str] | None) -> Iterator[CallTrace]:
-    trace = CallTrace(call)
+def _listening(trace: CallTrace, own_ids: set[str] | None) -> Iterator[CallTrace]:
     handler = _TraceHandler(trace, own_ids)
     with contextlib.ExitStack() as stack:
         # torch before 2.13 keeps its trace quiet under `logging.disable`.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Iterator
 
 import torch
@@ -15,8 +16,11 @@ _REGION = "Torch-Compiled Region: "
 class CallTrace:
     """What one compiled call left: filled while ``tracing`` is active."""
 
-    def __init__(self, call: int) -> None:
+    def __init__(self, call: int, *, keeps_records: bool = False) -> None:
         self.call = call
+        self.records: list[logging.LogRecord] | None = [] if keeps_records else None
+        """What was heard, as torch logged it; ``None``: nobody wants it. Texts are shared with
+        ``events``, so that they are kept once."""
         self.events: list[TraceEvent] = []
         self.foreign: dict[str, None] = {}
         """Compile ids that another thread began meanwhile; their events are left out."""

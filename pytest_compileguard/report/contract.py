@@ -12,13 +12,15 @@ import msgspec
 
 from pytest_compileguard.environment import Environment
 from pytest_compileguard.errors import CompileGuardError
-from pytest_compileguard.finding import Finding, Status
+from pytest_compileguard.finding import Artifacts, Finding, Status
 from pytest_compileguard.observation import (
     BreakSite,
     Cache,
     Clock,
     Departure,
     Fallback,
+    FusedKernel,
+    LaunchedKernel,
     Mismatch,
     Recompile,
     Record,
@@ -111,9 +113,18 @@ class Inductor(Record):
     """What inductor made of the graphs."""
 
     kernel_names: tuple[str, ...] = ()
+    fused: tuple[FusedKernel, ...] = ()
+    """Kernels of which inductor says what they are made of; of those for a CPU it does not."""
     cudagraph_skips: tuple[str, ...] = ()
     cudagraph_recordings: int = 0
     cudagraph_rerecordings: int = 0
+
+
+class Launched(Record):
+    """Kernels that one warm call of each side launched on a GPU, most often launched first."""
+
+    eager: tuple[LaunchedKernel, ...] = ()
+    compiled: tuple[LaunchedKernel, ...] = ()
 
 
 class CheckReport(Record):
@@ -143,11 +154,15 @@ class CheckReport(Record):
     fallbacks: tuple[Fallback, ...] = ()
     unreliable: tuple[str, ...] = ()
     inductor: Inductor | None = None
+    launched: Launched | None = None
+    """Null where nobody asked how many kernels a call launches."""
     mismatches: tuple[Mismatch, ...] = ()
     departure: Departure | None = None
     """Where the first failing call departs from eager."""
     reproduction: Reproduction | None = None
     """What was saved of that call."""
+    artifacts: Artifacts | None = None
+    """What was saved of the compiler: its trace, graphs, guards and code."""
     findings: tuple[Finding, ...] = ()
     speeds: tuple[Speeds, ...] = ()
     samples: Samples | None = None

@@ -30,6 +30,7 @@ from pytest_compileguard.report.contract import (
     SCHEMA,
     CheckReport,
     Inductor,
+    Launched,
     Observed,
     Samples,
     Speeds,
@@ -90,6 +91,8 @@ def check_report(
         environment=None if verdict.environment == shared else verdict.environment,
         observed=_observed(verdict),
         **_parity_records(verdict.observation.parity),
+        artifacts=verdict.artifacts,
+        launched=_launched(verdict.observation.launches),
         findings=verdict.findings,
         speeds=tuple(_speeds(s) for s in (verdict.speed, verdict.device_speed) if s is not None),
         samples=_samples(verdict.observation.speed),
@@ -107,6 +110,7 @@ def _with_facts(check: CheckReport, seen: CompileObservation) -> CheckReport:
         unreliable=seen.unreliable,
         inductor=Inductor(
             kernel_names=seen.kernel_names,
+            fused=seen.fused,
             cudagraph_skips=seen.cudagraph_skips,
             cudagraph_recordings=seen.cudagraph_recordings,
             cudagraph_rerecordings=seen.cudagraph_rerecordings,
@@ -141,6 +145,12 @@ def _usage(seen: Observation) -> Fields:
         usage["copies_per_call"] = seen.launches.compiled_copies
         usage["eager_copies_per_call"] = seen.launches.eager_copies
     return usage
+
+
+def _launched(seen: LaunchObservation | NotObserved) -> Launched | None:
+    if isinstance(seen, NotObserved):
+        return None
+    return Launched(eager=seen.eager_launched, compiled=seen.compiled_launched)
 
 
 def _facts(seen: CompileObservation | NotObserved) -> Fields:

@@ -10,6 +10,7 @@ from pytest_compileguard.finding import Finding, Status, Verdict
 from pytest_compileguard.findings.baseline_advice import UPDATE
 from pytest_compileguard.findings.speed import interval_text, speed_digits
 from pytest_compileguard.findings.wording import counted, factor_digits, factor_text, seconds_text
+from pytest_compileguard.report.artifact_text import artifact_lines
 from pytest_compileguard.report.labels import (
     crowded_tests,
     finding_label,
@@ -63,7 +64,7 @@ def _block(verdict: Verdict, *, named: bool) -> list[str]:
         lines.append(f"  {row}")
         lines += [f"    {line}" for line in finding.evidence]
         lines += [f"      {line}" for line in finding.remedy.splitlines()]
-    return lines + _rest(others)
+    return [*lines, *_rest(others), *artifact_lines(verdict.artifacts)]
 
 
 def _is_blamed(finding: Finding, *, strict: bool) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from pytest_compileguard.findings.wording import counted
+from pytest_compileguard.report.artifact_text import artifact_lines
 from pytest_compileguard.report.contract import CheckReport, Report
 from pytest_compileguard.report.escape import code, fenced, inert
 from pytest_compileguard.report.labels import status_label, test_name
@@ -32,18 +33,22 @@ MOST_IN_SUMMARY = 1024 * 1024
 """Bytes; GitHub refuses the whole summary of a step that is larger."""
 _FOLDED = ("passed", "xfailed")
 _RESERVED = 600
+_MOST_FOLDERS = 50
 _HEAD = (
     "| check | graph breaks | recompiles | parity | speedup | verdict |\n"
     "| --- | ---: | ---: | --- | --- | --- |"
 )
 
 
-def markdown(report: Report, *, most_bytes: int = MOST_IN_COMMENT) -> str:
+def markdown(
+    report: Report, *, most_bytes: int = MOST_IN_COMMENT, run_url: str | None = None
+) -> str:
     """Make the report as Markdown that fits: failures first, evidence folded.
 
     Args:
         report: Of a run or from a file.
         most_bytes: What is beyond is left out, and that is said.
+        run_url: Page of the job's run, where artefacts that it uploads are found.
     """
     ordered = by_urgency(report.checks)
     shown = [check for check in ordered if verdict_word(check) not in _FOLDED]
@@ -52,6 +57,7 @@ def markdown(report: Report, *, most_bytes: int = MOST_IN_COMMENT) -> str:
     page.put(_top(report))
     page.put_table(shown)
     page.put_all(_folded(check) for check in shown if verdict_word(check) == "failed")
+    page.put_all(_saved(ordered, run_url))
     page.put_all(_reasons(report.checks))
     if passed:
         page.put(f"<details><summary>{totals(passed)}</summary>\n")
@@ -120,6 +126,7 @@ def _folded(check: CheckReport) -> str:
     findings = blamed(check)
     summary = f"{code(_name(check))}: {code('; '.join(map(said, findings)))}"
     lines = [line for finding in findings for line in finding_lines(finding)]
+    lines += artifact_lines(check.artifacts)
     return "\n".join(
         ["<details><summary>" + summary + "</summary>", "", fenced(lines), "", "</details>", ""]
     )
@@ -127,6 +134,20 @@ def _folded(check: CheckReport) -> str:
 
 def _name(check: CheckReport) -> str:
     return f"{test_name(check.nodeid)} ({check.name})"
+
+
+def _saved(checks: Sequence[CheckReport], run_url: str | None) -> list[str]:
+    """Say where artefacts stand; files of a runner have no address, those it uploads have."""
+    saved = [check.artifacts for check in checks if check.artifacts and check.artifacts.trace]
+    if not saved:
+        return []
+    folders = [f"- {code(one.folder)}" for one in saved]
+    most = len(folders) - _MOST_FOLDERS
+    more = [f"- {most} more, all named in the JSON report"] if most > 0 else []
+    where = f"[artefacts of this run]({run_url}#artifacts)" if run_url else "artefacts of this run"
+    said = f"Trace and code of {counted(len(saved), 'check')} were saved"
+    first = f"{said}; if the job uploads them, they are among the {where}.\n"
+    return [first, "\n".join([*folders[:_MOST_FOLDERS], *more, ""])]
 
 
 def _reasons(checks: Sequence[CheckReport]) -> list[str]:

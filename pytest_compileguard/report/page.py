@@ -4,44 +4,28 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import re
 from collections import Counter
-from collections.abc import Sequence
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from pytest_compileguard.errors import CompileGuardError
 from pytest_compileguard.findings.wording import counted
-from pytest_compileguard.observation import Record
-from pytest_compileguard.report import shown
-from pytest_compileguard.report.contract import CheckReport, Report
+from pytest_compileguard.report import highlight, shown
+from pytest_compileguard.report.artifact_text import contents
+from pytest_compileguard.report.contract import Report
+from pytest_compileguard.report.kernels import kernels
 from pytest_compileguard.report.labels import finding_label, status_label
 from pytest_compileguard.report.plain_text import plain
 from pytest_compileguard.report.plots import HEIGHT, WIDTH, plots
+from pytest_compileguard.report.saved_files import NOTHING_SAVED, SavedFiles
 from pytest_compileguard.report.story import story
 
 if TYPE_CHECKING:
     from markupsafe import Markup
 
 _MISSING = "needs jinja2: pip install 'pytest-compileguard[html]'"
-_FUSED = re.compile(r"^(?P<kind>triton_[a-z]+|cpp)_fused_(?P<ops>.+)_\d+$")
 _MOST_OPEN = 20
 """So many failing checks are shown unfolded."""
-_KINDS = {
-    "triton_poi": "pointwise",
-    "triton_per": "reduction kept in registers",
-    "triton_red": "reduction in a loop",
-    "triton_tem": "template",
-    "cpp": "C++",
-}
-
-
-class Kernel(Record, frozen=True):
-    """A generated kernel, and what its name tells."""
-
-    name: str
-    kind: str
-    ops: str
 
 
 def missing() -> str | None:
@@ -53,8 +37,12 @@ def missing() -> str | None:
     return None
 
 
-def page(report: Report) -> str:
+def page(report: Report, files: SavedFiles = NOTHING_SAVED) -> str:
     """Make the page.
+
+    Args:
+        report: Of a run or from a file.
+        files: Where what was saved is found.
 
     Raises:
         CompileGuardError: jinja2 is not installed.
@@ -72,13 +60,14 @@ def page(report: Report) -> str:
         lstrip_blocks=True,
         finalize=_plain,
     )
-    environment.filters["highlighted"] = _highlighted
+    environment.filters["highlighted"] = highlight.source_line
     environment.globals.update(
-        shown=shown, story=story, plots=plots, kernels=_kernels, width=WIDTH, height=HEIGHT
+        shown=shown, story=story, plots=plots, kernels=kernels, width=WIDTH, height=HEIGHT
     )
     environment.globals.update(
         finding_label=finding_label, status_label=status_label, counted=counted
     )
+    environment.globals.update(files=files, contents=contents, module=highlight.module)
     return environment.get_template("page.html.jinja").render(
         report=report,
         checks=shown.by_urgency(report.checks),
@@ -111,30 +100,3 @@ def _plain(value: Any) -> Any:
     if type(value) is str:
         return plain(value)
     return "" if value is None else value
-
-
-def _highlighted(source: str) -> Any:
-    """Colour a line of Python, if pygments is there; it escapes what it is given."""
-    text = plain(source)
-    try:
-        from pygments import highlight  # noqa: PLC0415  # comes with newer pytest
-        from pygments.formatters import HtmlFormatter  # noqa: PLC0415
-        from pygments.lexers import PythonLexer  # noqa: PLC0415
-    except ImportError:
-        return text
-    formatter: Any = HtmlFormatter(nowrap=True, classprefix="py-")
-    return _trusted(highlight(text, PythonLexer(stripnl=False), formatter).rstrip("\n"))
-
-
-def _kernels(check: CheckReport) -> Sequence[Kernel]:
-    names = check.inductor.kernel_names if check.inductor else ()
-    return [_kernel(name) for name in names]
-
-
-def _kernel(name: str) -> Kernel:
-    found = _FUSED.match(name)
-    if found is None:
-        return Kernel(name=name, kind="", ops="")
-    # Names of operators hold underscores too, so nothing tells where one ends.
-    ops = " ".join(found["ops"].replace("_", " ").split())
-    return Kernel(name=name, kind=_KINDS.get(found["kind"], found["kind"]), ops=ops)

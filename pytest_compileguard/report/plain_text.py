@@ -27,6 +27,12 @@ def plain(text: str) -> str:
     return _inert(visible)
 
 
+def visible(text: str) -> str:
+    """Keep the lines of a text, and drop what acts instead of showing: for a page, not a log."""
+    lines = _ESCAPES.sub("", text.expandtabs(4)).split("\n")
+    return "\n".join("".join(map(_shown, line)).rstrip() for line in lines)
+
+
 def plain_line(text: str, most: int) -> str:
     """Do as ``plain``, and cut the middle out of what is too long: both ends tell most."""
     return shortened(plain(text).rstrip(), most)

@@ -220,7 +220,11 @@ class Shadow:
         counted = dynamo.counters()
         with (
             silenced(compiling=True),
-            dynamo.tracing(made.index, self._compile_ids) as made.trace,
+            dynamo.tracing(
+                made.index,
+                self._compile_ids,
+                keeps_records=self._plan.artifacts is not None,
+            ) as made.trace,
         ):
             actual = twin.run(expected.cotangents)
         left = before.now()

@@ -18,13 +18,23 @@ from typing import Any
 
 import torch
 
-from pytest_compileguard.observation import LaunchObservation, MemoryObservation, NotObserved
+from pytest_compileguard.observation import (
+    LaunchedKernel,
+    LaunchObservation,
+    MemoryObservation,
+    NotObserved,
+)
 from pytest_compileguard.parity.leaves import leaves_of, tensors_of
 from pytest_compileguard.timing.conditions import collect_young
 from pytest_compileguard.timing.sampling import Side
 
 _COPIED_BYTES = 256 << 20
 _COPIES = 7
+_COPY_KINDS = ("gpu_memcpy", "gpu_memset")
+_MOST_NAMED = 100
+_MOST_IN_NAME = 300
+Ran = tuple[str, str]
+"""Kind and name of something that ran on the GPU."""
 _NO_MEMORY = NotObserved(
     reason="torch counts the memory of calls on a GPU only, and this one ran on the CPU",
     unavailable=True,
@@ -89,10 +99,12 @@ def kernel_launches(
     if compile_count() != before:
         return NotObserved(reason="the call compiled anew while its kernels were counted")
     seen = LaunchObservation(
-        eager_kernels=eager_seen["kernel"],
-        compiled_kernels=compiled_seen["kernel"],
-        eager_copies=_copies(eager_seen),
-        compiled_copies=_copies(compiled_seen),
+        eager_kernels=_of_kind(eager_seen, "kernel"),
+        compiled_kernels=_of_kind(compiled_seen, "kernel"),
+        eager_copies=_of_kind(eager_seen, *_COPY_KINDS),
+        compiled_copies=_of_kind(compiled_seen, *_COPY_KINDS),
+        eager_launched=_launched(eager_seen),
+        compiled_launched=_launched(compiled_seen),
     )
     if not seen.eager_kernels or not seen.compiled_kernels:
         side = "compiled" if seen.eager_kernels else "eager"
@@ -164,8 +176,8 @@ def _start_profiler(place: torch.device) -> None:
     _profiled(Side(name="nothing", call=lambda: torch.ones(1, device=place)), place)
 
 
-def _profiled(side: Side, place: torch.device) -> Counter[str]:
-    """Count what ran on the GPU, by the kinds that torch's trace of it names."""
+def _profiled(side: Side, place: torch.device) -> Counter[Ran]:
+    """Count what ran on the GPU, by the kinds and names that torch's trace of it has."""
     side.prepare_block()
     torch.cuda.synchronize(place)
     with warnings.catch_warnings():
@@ -178,11 +190,19 @@ def _profiled(side: Side, place: torch.device) -> Counter[str]:
         path = Path(folder) / "trace.json"
         profile.export_chrome_trace(str(path))
         trace = json.loads(path.read_text(encoding="utf-8", errors="replace"))
-    return Counter(str(event.get("cat")) for event in trace["traceEvents"])
+    return Counter((str(e.get("cat")), str(e.get("name"))) for e in trace["traceEvents"])
 
 
-def _copies(seen: Counter[str]) -> int:
-    return seen["gpu_memcpy"] + seen["gpu_memset"]
+def _of_kind(seen: Counter[Ran], *kinds: str) -> int:
+    return sum(count for (kind, _), count in seen.items() if kind in kinds)
+
+
+def _launched(seen: Counter[Ran]) -> tuple[LaunchedKernel, ...]:
+    kernels = [(name, count) for (kind, name), count in seen.most_common() if kind == "kernel"]
+    return tuple(
+        LaunchedKernel(name=name[:_MOST_IN_NAME], launches=count)
+        for name, count in kernels[:_MOST_NAMED]
+    )
 
 
 def _words(error: Exception) -> str:
