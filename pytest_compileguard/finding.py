@@ -43,6 +43,8 @@ class SavedText(Record):
     call: int
     """Call of the sequence in which it came."""
     file: str
+    part: str = ""
+    """``forward``, ``backward`` or ``inference`` where generated code tells."""
 
 
 class Artifacts(Record):

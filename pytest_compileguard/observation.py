@@ -118,7 +118,7 @@ class FusedKernel(Record):
     """One kernel of the compiled code, and what inductor says it is made of."""
 
     name: str
-    """Of a generated kernel, or of the library's that is called: ``extern_kernels.mm``."""
+    """Of a generated kernel, or of one of a library: ``extern_kernels.mm``."""
     ops: tuple[str, ...]
     """The operators that it computes: ``aten.mul``."""
     nodes: tuple[str, ...] = ()

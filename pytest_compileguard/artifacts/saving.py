@@ -103,12 +103,14 @@ def _saved(traces: Sequence[dynamo.CallTrace], folder: Path) -> Artifacts:
 
 def _written(text: CompilerText, folder: Path) -> SavedText:
     """Write a text under its compile id, with a number where one id has several."""
-    stem = f"{text.kind}_{re.sub(r'[^0-9A-Za-z]+', '_', text.compile_id) or 'none'}"
+    stem = re.sub(r"[^0-9A-Za-z]+", "_", f"{text.kind} {text.compile_id} {text.part}").strip("_")
     names = (f"{stem}{f'-{n}' if n else ''}{text.suffix}" for n in (0, *range(2, 1_000_000)))
     name = next(name for name in names if not (folder / name).exists())
     with (folder / name).open("w", encoding="utf-8", errors="replace", newline="") as file:
         file.write(text.text)
-    return SavedText(kind=text.kind, compile_id=text.compile_id, call=text.call, file=name)
+    return SavedText(
+        kind=text.kind, compile_id=text.compile_id, call=text.call, file=name, part=text.part
+    )
 
 
 def _placed(saved: Artifacts, folder: Path) -> Artifacts:

@@ -16,16 +16,17 @@ class TlparseError(Exception):
 
 
 def program() -> str | None:
-    """Find it beside this Python first: the folder of an environment may not be in PATH."""
-    return shutil.which("tlparse", path=sysconfig.get_path("scripts")) or shutil.which("tlparse")
+    """Find it in PATH, or beside this Python: the folder of an environment may not be in PATH."""
+    return shutil.which("tlparse") or shutil.which("tlparse", path=sysconfig.get_path("scripts"))
 
 
-def write_page(trace: Path, folder: Path) -> Path | None:
+def write_page(trace: Path, folder: Path, *, most_s: float = _MOST_S) -> Path | None:
     """Let it read a trace; ``None``: it is not installed.
 
     Args:
         trace: The file.
         folder: Where the page goes; must not exist.
+        most_s: How long it may take.
 
     Raises:
         TlparseError: It failed, or took too long.
@@ -36,10 +37,10 @@ def write_page(trace: Path, folder: Path) -> Path | None:
     command = [found, str(trace.absolute()), "-o", str(folder.absolute()), "--no-browser"]
     try:
         done = subprocess.run(  # noqa: S603  # no shell, and paths that are ours
-            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_MOST_S, check=False
+            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=most_s, check=False
         )
     except subprocess.TimeoutExpired:
-        raise TlparseError(f"tlparse took more than {_MOST_S} s and was stopped") from None
+        raise TlparseError(f"tlparse took more than {most_s:g} s and was stopped") from None
     except OSError as error:
         raise TlparseError(f"{found} can't be run: {error.strerror}") from None
     page = folder / "index.html"

@@ -19,7 +19,7 @@ _KERNEL = re.compile(r"async_compile\.(?P<maker>\w+)\([^\n]*?r?'''\n(?P<code>.*?
 
 def source_line(source: str) -> Any:
     """Colour a line of Python."""
-    return _coloured(plain(source), "python").rstrip("\n")
+    return _coloured(plain(source), "python")
 
 
 def module(source: str, *, suffix: str = ".py") -> Any:
@@ -57,4 +57,6 @@ def _coloured(text: str, language: Language) -> Markup:
     lexer: Any = CppLexer if language == "cpp" else PythonLexer
     formatter: Any = HtmlFormatter(nowrap=True, classprefix="py-")
     options = {"stripnl": False, "ensurenl": False}
-    return Markup(highlight(text, lexer(**options), formatter))  # noqa: S704  # it escapes
+    coloured: str = highlight(text, lexer(**options), formatter)
+    # The formatter ends the last line, which may go on in the next part.
+    return Markup(coloured if text.endswith("\n") else coloured.removesuffix("\n"))  # noqa: S704  # it escapes

@@ -9,7 +9,6 @@ from pytest_compileguard.observation import FusedKernel, Record
 from pytest_compileguard.report.contract import CheckReport
 
 _FUSED = re.compile(r"^(?P<kind>triton_[a-z]+|cpp)_fused_(?P<ops>.+)_\d+$")
-_LIBRARY = "extern_kernels."
 _KINDS = {
     "triton_poi": "pointwise",
     "triton_per": "reduction kept in registers",
@@ -34,7 +33,7 @@ def kernels(check: CheckReport) -> Sequence[Kernel]:
     if check.inductor is None:
         return ()
     told = {kernel.name: kernel for kernel in check.inductor.fused}
-    called = [k for k in check.inductor.fused if k.name.startswith(_LIBRARY)]
+    called = [k for k in check.inductor.fused if "." in k.name]
     generated = [_generated(name, told.get(name)) for name in check.inductor.kernel_names]
     return [*generated, *map(_of_library, called)]
 

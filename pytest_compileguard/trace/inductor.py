@@ -11,7 +11,12 @@ from pytest_compileguard.trace.compiles import TraceEvent
 ON_CPU = "the code runs on a CPU"
 """Why a CUDA graph was skipped where torch counts it without giving a reason."""
 _MADE_OF = re.compile(r"# .*Source Nodes: \[(?P<nodes>.*?)\], Original ATen: \[(?P<ops>.*?)\]")
-_NAMED = re.compile(r"(?P<made>\w+) = async_compile\.|(?P<called>extern_kernels\.\w+)\(")
+_NAMED = re.compile(
+    r"(?P<made>\w+) = async_compile\."
+    r"|(?:\w+ = )?(?P<called>(?:extern_kernels|torch\.ops)\.[\w.]+)\("
+)
+_CALL = re.compile(r"[\w.]+\(")
+"""Any other call: of a generated kernel, which was told where it was made."""
 _MOST_FUSED = 500
 _MOST_PARTS = 60
 _KERNEL = re.compile(r"\b((?:triton|cpp_fused|cpp_)\w*_\d+)\b(?= = |\()")
@@ -33,16 +38,16 @@ def fused_kernels(events: Iterable[TraceEvent]) -> tuple[FusedKernel, ...]:
 def _fused(code: str) -> Iterator[FusedKernel]:
     """Pair each comment that names operators with the kernel that it stands above."""
     told: re.Match[str] | None = None
-    for line in code.splitlines():
-        told = _MADE_OF.search(line) or told
-        named = _NAMED.match(line.strip())
-        if named is not None:
-            if told is not None:
-                yield FusedKernel(
-                    name=named["made"] or named["called"],
-                    ops=_parts(told["ops"]),
-                    nodes=_parts(told["nodes"]),
-                )
+    for line in map(str.strip, code.splitlines()):
+        told = _MADE_OF.match(line) or told
+        named = _NAMED.match(line)
+        if told is not None and named is not None:
+            yield FusedKernel(
+                name=named["made"] or named["called"],
+                ops=_parts(told["ops"]),
+                nodes=_parts(told["nodes"]),
+            )
+        if named is not None or _CALL.match(line):
             told = None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from pathlib import PurePath
 from typing import Literal
@@ -16,6 +17,8 @@ _KINDS: dict[TextKind, str] = {
     "code": "inductor_output_code",
 }
 """The event that carries each kind."""
+_PART = re.compile(r"^# AOT ID: \['\d+_(?P<part>[a-z]+)'\]", re.MULTILINE)
+_HEAD = 2000
 _SUFFIXES = (".py", ".cpp")
 """Of generated code: a module of Python around the kernels, or C++ alone."""
 
@@ -27,6 +30,8 @@ class CompilerText(Record):
     compile_id: str
     call: int
     text: str
+    part: str = ""
+    """``forward``, ``backward`` or ``inference`` where the text tells."""
     suffix: str = ".txt"
 
 
@@ -49,11 +54,17 @@ def _texts(event: TraceEvent) -> list[CompilerText]:
             compile_id=event.compile_id,
             call=event.call,
             text=event.payload,
+            part=_part(event.payload) if kind == "code" else "",
             suffix=_suffix(event.metadata[name]) if kind == "code" else ".txt",
         )
         for kind, name in _KINDS.items()
         if name in event.metadata and event.payload
     ]
+
+
+def _part(code: str) -> str:
+    found = _PART.search(code, 0, _HEAD)
+    return found["part"] if found else ""
 
 
 def _suffix(about: object) -> str:
