@@ -108,6 +108,11 @@ def test_a_fused_chain_launches_one_kernel_and_takes_less_memory(run_suite: RunS
 
     ended.result.assert_outcomes(passed=1)
     assert (observed["eager_kernels_per_call"], observed["kernels_per_call"]) == (3, 1)
+    ((compiled,), eager) = (ended.check["launched"][side] for side in ("compiled", "eager"))
+    assert compiled["launches"] == 1
+    assert compiled["name"].startswith("triton_")
+    assert sum(kernel["launches"] for kernel in eager) == 3
+    assert compiled["name"] in [kernel["name"] for kernel in ended.check["inductor"]["fused"]]
     assert observed["peak_memory_bytes"] == 256 * MIB
     assert observed["eager_peak_memory_bytes"] >= 512 * MIB
     evidence = json.dumps(ended.findings("speedup"))

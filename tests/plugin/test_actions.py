@@ -80,7 +80,7 @@ def test_the_action_counts_keeps_reports_and_fails(
     }.items():
         monkeypatch.setenv(name, value)
 
-    done = act(repository, paths="test_a.py\n", update="true")
+    done = act(repository, paths="test_a.py\n", update="true", traces="true")
 
     assert done.code == 1, done.output
     counts = {name: done.outputs[name] for name in done.outputs if name != "report"}
@@ -101,7 +101,10 @@ def test_the_action_counts_keeps_reports_and_fails(
         "junit.xml",
         "report.html",
         "report.json",
+        "traces",
     ]
+    assert list(folder.glob("traces/*/compiled/trace.log"))
+    assert 'href="traces/' in (folder / "report.html").read_text(encoding="utf-8")
     assert Path(done.outputs["report"]) == folder / "report.json"
     patch = (folder / "baseline.patch").read_text(encoding="utf-8")
     assert "+++ b/__compileguard__/test_a.json" in patch

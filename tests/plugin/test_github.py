@@ -245,3 +245,24 @@ def test_markdown_fits_and_says_what_is_left_out(most_bytes: int) -> None:
     assert "### compileguard: 400 of 400 checks failed" in text
     assert re.search(r"\d+ parts of this report had no room here", text)
     assert text.count("<details>") == text.count("</details>")
+
+
+@pytest.mark.parametrize(
+    ("repository", "linked"), (("owner/a.repo-1", True), ("o/r](http://evil)[", False), ("", False))
+)
+def test_the_summary_links_the_artefacts_of_the_run(
+    run_suite: RunSuite,
+    job: Job,
+    monkeypatch: pytest.MonkeyPatch,
+    repository: str,
+    linked: bool,  # noqa: FBT001  # a parameter of the test
+) -> None:
+    monkeypatch.setenv("GITHUB_SERVER_URL", "https://github.com")
+    monkeypatch.setenv("GITHUB_REPOSITORY", repository)
+    monkeypatch.setenv("GITHUB_RUN_ID", "12")
+    run_suite(SUITE, *ALONE, "-k", "breaks", "--compileguard-artifacts=saved")
+    text = job.summary.read_text(encoding="utf-8")
+    url = f"https://github.com/{repository}/actions/runs/12#artifacts"
+    assert (f"[artefacts of this run]({url})" in text) is linked
+    assert "artefacts of this run" in text
+    assert "evil" not in text
