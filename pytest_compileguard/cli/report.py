@@ -12,6 +12,7 @@ from pytest_compileguard.report import shown
 from pytest_compileguard.report.contract import CheckReport, read_report
 from pytest_compileguard.report.markdown import markdown
 from pytest_compileguard.report.page import page
+from pytest_compileguard.report.saved_files import SavedFiles
 
 HELP = "show a report that --compileguard-json wrote, as text, Markdown or a page"
 _COLUMNS = ("check", "graph breaks", "recompiles", "parity", "speedup", "verdict")
@@ -25,7 +26,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> Output:
     report = read_report(arguments.path.read_bytes(), origin=str(arguments.path))
     if arguments.html is not None:
-        arguments.html.write_text(page(report), encoding="utf-8")
+        # What was saved may lie where it did in the run; nothing that a report names is read.
+        files = SavedFiles(base=arguments.html.parent, rootpath=Path.cwd())
+        arguments.html.write_text(page(report, files), encoding="utf-8")
     rows = tuple(map(_row, shown.by_urgency(report.checks)))
     return Output(
         code=FINE,

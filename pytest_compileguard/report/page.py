@@ -17,7 +17,7 @@ from pytest_compileguard.report.kernels import kernels
 from pytest_compileguard.report.labels import finding_label, status_label
 from pytest_compileguard.report.plain_text import plain
 from pytest_compileguard.report.plots import HEIGHT, WIDTH, plots
-from pytest_compileguard.report.saved_files import NOTHING_SAVED, SavedFiles
+from pytest_compileguard.report.saved_files import CURRENT_FOLDER, SavedFiles
 from pytest_compileguard.report.story import story
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def missing() -> str | None:
     return None
 
 
-def page(report: Report, files: SavedFiles = NOTHING_SAVED) -> str:
+def page(report: Report, files: SavedFiles = CURRENT_FOLDER) -> str:
     """Make the page.
 
     Args:

@@ -65,5 +65,5 @@ class SavedFiles:
         return Excerpt(text=shown, left_out=len(text) - len(shown))
 
 
-NOTHING_SAVED = SavedFiles(base=Path(), rootpath=Path())
-"""For a report whose files are out of reach: they are named and neither linked nor read."""
+CURRENT_FOLDER = SavedFiles(base=Path(), rootpath=Path())
+"""For a page in the current folder: files below it are linked, and none is read."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from pytest_compileguard.cli import main
@@ -12,6 +13,7 @@ from pytest_compileguard.report.document import document
 from pytest_compileguard.report.markdown import markdown
 from pytest_compileguard.report.page import page
 from tests.unit import test_report as made
+from tests.unit.test_page_code import report_with
 
 
 @pytest.fixture
@@ -42,3 +44,17 @@ def test_what_is_no_report_is_an_error(
         file.write_text(content, encoding="utf-8")
     assert main(["report", str(file)]) == 2
     assert "no.json" in capsys.readouterr().err
+
+
+def test_what_was_saved_is_linked_and_never_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A report may come from anywhere: what it names could be any file of this machine."""
+    report = report_with(tmp_path / "saved", {"graph_0_0.txt": "a secret"})
+    (tmp_path / "report.json").write_bytes(msgspec.json.encode(report))
+    (tmp_path / "pages").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert main(["report", "report.json", "--html", "pages/report.html"]) == 0
+    text = Path("pages/report.html").read_text(encoding="utf-8")
+    assert '<a href="../saved/graph_0_0.txt">' in text
+    assert "a secret" not in text
