@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -312,3 +313,21 @@ def test_traces_and_copies_do_not_outlive_their_test(run_suite: RunSuite) -> Non
         library=LIBRARY,
     )
     run.result.assert_outcomes(passed=2)
+
+
+def test_two_runs_of_one_test_never_mix_their_files(tmp_path: Path) -> None:
+    from pytest_compileguard.artifacts.saving import _replacing  # noqa: PLC0415  # imports torch
+
+    folder = tmp_path / "check" / "compiled"
+
+    def write(name: str) -> None:
+        for _ in range(25):
+            with _replacing(folder) as new:
+                for number in range(5):
+                    (new / f"{number}.txt").write_text(name)
+
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(write, ("one", "other")))
+    assert len({file.read_text() for file in folder.iterdir()}) == 1
+    assert len(list(folder.iterdir())) == 5
+    assert list(folder.parent.iterdir()) == [folder]
