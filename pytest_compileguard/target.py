@@ -56,10 +56,18 @@ def own_code(target: Any) -> frozenset[types.CodeType]:
     that is compiled by itself since the graph breaks in it. torch's own code is left out:
     it is inlined.
     """
-    found: set[types.CodeType] = set()
+    return frozenset(function.__code__ for function in map(_plain, own_functions(target)))
+
+
+def own_functions(target: Any) -> tuple[types.FunctionType, ...]:
+    """Functions that run when a target is called, as far as they can be followed by their names.
+
+    Those that are wrapped, by ``torch.compile`` for example, are given with their wrappers.
+    """
+    found: dict[types.CodeType, types.FunctionType] = {}
     for function in _functions(target):
         _follow(function, found)
-    return frozenset(found)
+    return tuple(found.values())
 
 
 def _functions(target: Any) -> Iterator[Any]:
@@ -90,17 +98,21 @@ def _forwards(owner: Any) -> Iterator[Any]:
     yield from (getattr(kind, "forward", None) for kind in kinds if not _is_torch(kind))
 
 
-def _follow(function: Any, found: set[types.CodeType]) -> None:
-    """Add the code of a function, and of the helpers that it names."""
-    function = inspect.unwrap(function) if callable(function) else function
-    if not isinstance(function, types.FunctionType) or function.__code__ in found:
+def _follow(function: Any, found: dict[types.CodeType, types.FunctionType]) -> None:
+    """Add a function, and the helpers that it names, by their code."""
+    plain = _plain(function)
+    if not isinstance(plain, types.FunctionType) or plain.__code__ in found:
         return
-    found.add(function.__code__)
-    cells = (cell for cell in function.__closure__ or () if not _is_empty(cell))
-    named = (function.__globals__.get(name) for name in function.__code__.co_names)
+    found[plain.__code__] = function
+    cells = (cell for cell in plain.__closure__ or () if not _is_empty(cell))
+    named = (plain.__globals__.get(name) for name in plain.__code__.co_names)
     for helper in (*named, *(cell.cell_contents for cell in cells)):
         if isinstance(helper, types.FunctionType) and not _is_torch(helper):
             _follow(helper, found)
+
+
+def _plain(function: Any) -> Any:
+    return inspect.unwrap(function) if callable(function) else function
 
 
 def _is_empty(cell: types.CellType) -> bool:

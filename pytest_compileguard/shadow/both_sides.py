@@ -41,8 +41,11 @@ from pytest_compileguard.shadow.call import (
 from pytest_compileguard.shadow.compiling import (
     compiled,
     compiled_again,
+    compiled_helpers,
     compiled_part,
+    compiled_parts,
     compiles_itself,
+    inlined_notes,
 )
 from pytest_compileguard.shadow.locating import locate
 from pytest_compileguard.shadow.other_implementation import OtherImplementation
@@ -59,7 +62,10 @@ class Shadow:
         self._plan = plan
         self._target = target
         self._other = None if reference is None else OtherImplementation(plan, reference)
-        self._is_compiled = compiles_itself(target)
+        parts = compiled_parts(target)
+        # Where the test names arguments of its own, it asks for the whole to be compiled by them.
+        self._is_compiled = compiles_itself(target) or (bool(parts) and not plan.own_arguments)
+        self._notes = () if self._is_compiled else inlined_notes(parts or compiled_helpers(target))
         self._mirrors: tuple[Mirror, Mirror, Mirror] | None = None
         self._compiled: Callable[..., Any] | None = None
         self._compile_ids: set[str] = set()
@@ -83,6 +89,7 @@ class Shadow:
             hindrances=dynamo.hindrances(compiled_part(self._target)),
             inputs=inputs_text(args, kwargs),
         )
+        made.notes |= dict.fromkeys(self._notes)
         random, modes = random_state(), ambient()
         sides = self._prepare(made, args, kwargs)
         eager = self._mirrors[1] if self._mirrors else None
@@ -189,6 +196,11 @@ class Shadow:
         """Find where the first failing call departs; all compiled code is dropped for it."""
         if self.failed is None or not plan.locates:
             return None
+        if self.compiled_already and not compiles_itself(self._target):
+            reason = (
+                "parts of the target compile themselves, so it can't be compiled stage by stage"
+            )
+            return Departure(call=self.failed.index, stage=None, reason=reason)
         dynamo.load_backend(self._plan.arguments.backend)
         return locate(self.failed, self._compile_again, plan, own=self.compiled_already)
 

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from pytest_compileguard import dynamo
+from pytest_compileguard.target import own_functions
 from pytest_compileguard.training_step import TrainingStep
 
 
@@ -48,6 +49,38 @@ def compiled_part(target: Any) -> Any:
 def compiles_itself(target: Any) -> bool:
     """Whether the test compiled the target."""
     return _form(compiled_part(target)) is not None
+
+
+def compiled_parts(target: Any) -> tuple[str, ...]:
+    """Name the modules in a target, the target itself too, whose ``forward`` the test compiled."""
+    module = compiled_part(target)
+    if isinstance(module, types.MethodType):
+        module = module.__self__
+    if not isinstance(module, torch.nn.Module):
+        return ()
+    found = []
+    for path, part in module.named_modules():
+        inner = part is not module and dynamo.compiled_form(part) is not None
+        if inner or _form(getattr(part, "forward", None)) is not None:
+            found.append(path or type(part).__name__)
+    return tuple(found)
+
+
+def compiled_helpers(target: Any) -> tuple[str, ...]:
+    """Name the functions that a target calls which the test compiled by themselves."""
+    if compiles_itself(target):
+        return ()
+    helpers = own_functions(compiled_part(target))
+    return tuple(h.__qualname__ for h in helpers if dynamo.compiled_form(h) is not None)
+
+
+def inlined_notes(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Say which parts that the test compiled by themselves were compiled into the whole."""
+    return tuple(
+        f"{name} is compiled by itself in your code, but here as a part of the target: its own "
+        "backend and arguments were not checked"
+        for name in dict.fromkeys(names)
+    )
 
 
 def is_compiled(part: Any) -> bool:

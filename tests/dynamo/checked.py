@@ -47,19 +47,23 @@ class Checked:
         return failure_text([self.verdict], rootpath=None)
 
 
+BY_EAGER = CompileCheck(backend="eager")
+
+
 def check(
     target: Callable[..., Any],
     *calls: tuple[Any, ...],
     before: Before = lambda _call: None,
     around: Around = lambda _call: contextlib.nullcontext(),
     reference: Callable[..., Any] | None = None,
+    spec: CompileCheck = BY_EAGER,
     **limits: Unpack[Limits],
 ) -> Checked:
     """Guard a target, make the calls, judge. Compiled by ``eager``, since facts are the same.
 
     ``before`` runs between the calls, ``around`` is a context manager for each.
     """
-    spec, options = CompileCheck(backend="eager"), Options(no_timing=True)
+    options = Options(no_timing=True)
     guard = CompileGuard(nodeid="test_suite.py::test", spec=spec, options=options)
     guarded = guard(target, reference=reference, **limits)
     try:
