@@ -20,7 +20,8 @@ of their precision differ by is no error: an element may be off by twice that mu
 Before all that, a difference of a small multiple of the precision of the dtype, relative to
 the leaf's usual magnitude, is no dispute: another order of summation explains it. Sums of
 some hundred float32 terms were seen to differ by up to ten units. Calls that have no
-reference, since they draw random numbers or fail in float64, have only this. Where a project
+reference, since they draw random numbers or fail in float64, have only this; theirs is the
+precision of the coarsest type that their graphs compute in. Where a project
 allows TF32 on its GPU, float32 counts as a type of that precision (2**-10): kernels of
 Triton cut off the digits that those of cuBLAS round. What eager computed in fewer digits for
 another reason, such as autocast, its own error tells.
@@ -59,16 +60,20 @@ _PRECISIONS = 64.0
 _PRECISIONS_16_BIT = 2.0
 
 
-def within_precision(actual: torch.Tensor, expected: torch.Tensor, *, tf32: bool = False) -> bool:
+def within_precision(
+    actual: torch.Tensor, expected: torch.Tensor, *, tf32: bool = False, epsilon: float = 0.0
+) -> bool:
     """Whether the two differ by no more than rounding explains. Both have one shape.
 
-    With ``tf32``, float32 numbers passed through operations that keep ten bits of them.
+    With ``tf32``, float32 numbers passed through operations that keep ten bits of them; with
+    ``epsilon``, through a type of this unit, as under autocast.
     """
     if not _is_inexact(expected):
         return False
-    epsilon, narrow = torch.finfo(expected.dtype).eps, _is_narrow(expected)
     if tf32 and expected.dtype in _TF32_TYPES:
-        epsilon, narrow = _TF32_EPSILON, True
+        epsilon = max(epsilon, _TF32_EPSILON)
+    own = torch.finfo(expected.dtype).eps
+    epsilon, narrow = max(epsilon, own), epsilon > own or _is_narrow(expected)
     usual = _usual_size(expected)
     if usual is None:
         return False

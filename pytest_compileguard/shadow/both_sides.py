@@ -35,6 +35,7 @@ from pytest_compileguard.shadow.call import (
     has_lazy_parameters,
     held_parameters,
     inputs_text,
+    narrow_epsilon,
     whole_step,
     why_not_isolated,
 )
@@ -70,6 +71,7 @@ class Shadow:
         self._compiled: Callable[..., Any] | None = None
         self._compile_ids: set[str] = set()
         self._convolves = False
+        self._epsilon = 0.0
         self._differentiates = any("backward" in code.co_names for code in own_code(target))
         """Whether a call runs a backward pass, and so adds to gradients."""
         self.last: Timeable | None = None
@@ -248,6 +250,7 @@ class Shadow:
             made.compile_error = explain_error(actual.gradient_error)
 
         self._convolves |= convolves(made.trace)
+        self._epsilon = max(self._epsilon, narrow_epsilon(made.trace))
         failed = ComparedCall(
             index=made.index,
             snapshot=snapshot,
@@ -257,6 +260,7 @@ class Shadow:
             tolerance=Tolerance(self._plan.rtol, self._plan.atol),
             tf32=tf32_in_force(convolves=self._convolves),
             drew_random=made.drew_random,
+            epsilon=self._epsilon,
         )
         comparison = failed.comparison()
         made.parity = comparison.compare(expected, actual)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +17,7 @@ from pytest_compileguard.isolation.mirror import Mirror
 from pytest_compileguard.isolation.quiet import silenced
 from pytest_compileguard.isolation.surroundings import Scene
 from pytest_compileguard.parity.comparison import IncomparableError, Tolerance, compare
+from pytest_compileguard.parity.draws import Draw, Recording, Replaying, UnrepeatableError
 from pytest_compileguard.parity.gradients import Cotangents, NamedTensor
 from pytest_compileguard.parity.leaves import leaves_of
 from pytest_compileguard.parity.reference import within_precision
@@ -82,24 +83,38 @@ class ComparedCall:
     tf32: bool
     """Whether products of float32 numbers may keep only ten bits on a GPU."""
     drew_random: bool
+    epsilon: float = 0.0
+    """Of the coarsest type of 16 bits that the graphs compute in, as under autocast; 0: in none."""
     parameters: tuple[tuple[torch.Tensor, torch.Tensor], ...] = ()
     """Shared parameters, and what they held; on the host, as the device may be full."""
 
     def comparison(self) -> SideComparison:
         """Make what compares two runs of it."""
         return SideComparison(
-            call=self.index, tolerance=self.tolerance, reference=self.in_float64, tf32=self.tf32
+            call=self.index,
+            tolerance=self.tolerance,
+            reference=self.in_float64,
+            tf32=self.tf32,
+            epsilon=self.epsilon,
         )
 
     def in_float64(self, seed: int | None, target: Any = None) -> Side | str:
-        """Make it in float64, by another target if one is given; or say why that can't be done."""
-        if self.drew_random:
-            return "the call draws random numbers"
+        """Make it in float64, by another target if one is given; or say why that can't be done.
+
+        It draws the random numbers that the call drew.
+        """
         found = self.scene.now()
-        self.scene.restore()
+        made_by = self.snapshot.target if target is None else target
         try:
-            made_by = self.snapshot.target if target is None else target
-            return run_in_float64(made_by, self.snapshot, self.cotangents, seed)
+            draws: list[Draw] = []
+            if self.drew_random:
+                self.scene.restore()
+                recorded = recorded_draws(made_by, self.snapshot, self.cotangents)
+                if isinstance(recorded, str):
+                    return recorded
+                draws = recorded
+            self.scene.restore()
+            return run_in_float64(made_by, self.snapshot, self.cotangents, seed, draws)
         finally:
             found.restore()
 
@@ -113,8 +128,25 @@ class ComparedCall:
 
 def convolves(trace: dynamo.CallTrace) -> bool:
     """Whether graphs that the call made torch capture hold a convolution."""
-    graphs = (e.payload for e in trace.events if "dynamo_output_graph" in e.metadata)
-    return any("conv" in graph for graph in graphs)
+    return any("conv" in graph for graph in _graphs(trace))
+
+
+def narrow_epsilon(trace: dynamo.CallTrace) -> float:
+    """Find the unit of the coarsest type of 16 bits in graphs that the call made torch capture."""
+    found = (
+        torch.finfo(dtype).eps
+        for graph in _graphs(trace)
+        for name, dtype in _NARROW.items()
+        if f'"{name}[' in graph
+    )
+    return max(found, default=0.0)
+
+
+_NARROW = {"bf16": torch.bfloat16, "f16": torch.float16}
+
+
+def _graphs(trace: dynamo.CallTrace) -> Iterator[str]:
+    return (e.payload for e in trace.events if "dynamo_output_graph" in e.metadata)
 
 
 def held_parameters(snapshot: Prepared) -> tuple[tuple[torch.Tensor, torch.Tensor], ...]:
@@ -141,11 +173,16 @@ class Timeable:
 
 
 def run_in_float64(
-    target: Any, snapshot: Prepared, cotangents: Cotangents, seed: int | None
+    target: Any,
+    snapshot: Prepared,
+    cotangents: Cotangents,
+    seed: int | None,
+    draws: Sequence[Draw] = (),
 ) -> Side | str:
     """Make a call in float64 with the arguments that a snapshot kept; or say why that fails.
 
     With a seed, all values are moved at random by as much as rounding may have moved them.
+    ``draws`` are the random numbers that it draws.
     """
     rounding = None if seed is None else torch.Generator().manual_seed(seed)
     mirror = Mirror(
@@ -154,13 +191,42 @@ def run_in_float64(
         widens=True,
         rounding=rounding,
     )
+    wide = {p: t.to(_wide(t.dtype)) for p, t in cotangents.by_path.items()}
+    drawing = Replaying(draws) if draws else contextlib.nullcontext()
+    side = _run_on(mirror, target, snapshot, Cotangents(wide), drawing)
+    return side if side.error is None else f"it {_raised(side.error)}"
+
+
+def recorded_draws(target: Any, snapshot: Prepared, cotangents: Cotangents) -> list[Draw] | str:
+    """Make a call once more for the random numbers that it draws; or say why that fails."""
+    mirror = Mirror(share_parameters=False, compiled_form=dynamo.compiled_form)
+    recording = Recording()
+    side = _run_on(mirror, target, snapshot, cotangents, recording)
+    if side.error is not None:
+        return f"the call draws random numbers, and {_raised(side.error)}"
+    if not recording.draws:
+        return "the call draws random numbers by other means than torch's operators"
+    return recording.draws
+
+
+def _raised(error: Exception) -> str:
+    if isinstance(error, UnrepeatableError):
+        return f"can't draw them again: {error}"
+    return f"raises {type(error).__name__}"
+
+
+def _run_on(
+    mirror: Mirror,
+    target: Any,
+    snapshot: Prepared,
+    cotangents: Cotangents,
+    drawing: contextlib.AbstractContextManager[object],
+) -> Side:
     args, kwargs, _ = snapshot.copies
     twin = mirror.target(target)
     copies = mirror.arguments(args, kwargs, snapshot.names)
-    wide = {p: t.to(_wide(t.dtype)) for p, t in cotangents.by_path.items()}
-    with silenced(), dynamo.eager_stance():
-        side = run_side(twin, mirror, copies, snapshot.names, Cotangents(wide))
-    return side if side.error is None else f"it raises {type(side.error).__name__}"
+    with silenced(), dynamo.eager_stance(), drawing:
+        return run_side(twin, mirror, copies, snapshot.names, cotangents)
 
 
 def _wide(dtype: torch.dtype) -> torch.dtype:

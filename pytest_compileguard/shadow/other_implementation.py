@@ -53,6 +53,7 @@ class OtherImplementation:
             tolerance=call.tolerance,
             reference=lambda seed: call.in_float64(seed, self._reference),
             tf32=call.tf32,
+            epsilon=call.epsilon,
         )
         found = comparison.compare_results(side, compiled)
         made.parity.leaves += found.leaves

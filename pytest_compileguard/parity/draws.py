@@ -1,0 +1,112 @@
+"""Gives the random numbers of one run to another: the reference must draw what eager did.
+
+A generator makes other numbers in float64 than in narrower types, so they are recorded in a run of
+the same types and put in their places in the float64 one. That can be done for operators whose
+result is nothing but random numbers. One that computes with them inside (attention with dropout in
+one kernel, ``rrelu``) has no reference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+_PURE = frozenset(
+    {
+        "bernoulli",
+        "bernoulli_",
+        "cauchy_",
+        "exponential_",
+        "geometric_",
+        "log_normal_",
+        "multinomial",
+        "normal_",
+        "rand",
+        "rand_like",
+        "randint",
+        "randint_like",
+        "randn",
+        "randn_like",
+        "random_",
+        "randperm",
+        "uniform_",
+    }
+)
+_DROPOUT = "native_dropout"
+
+Draw = tuple[str, torch.Tensor]
+
+
+class UnrepeatableError(Exception):
+    """The random numbers of a run can't be given to another one; the message says why."""
+
+
+class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Notes the random numbers that operators draw in its body."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.draws: list[Draw] = []
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        """Note what an operator drew."""
+        del types
+        result = func(*args, **(kwargs or {}))
+        if _draws(func):
+            name = _checked_name(func)
+            drawn = result[1] if name == _DROPOUT else result
+            self.draws.append((name, drawn.detach().clone()))
+        return result
+
+
+class Replaying(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Gives the recorded numbers to operators that draw in its body, in their order."""
+
+    def __init__(self, draws: Sequence[Draw]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._left: Iterator[Draw] = iter(draws)
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        """Put the recorded numbers in place of those that an operator drew."""
+        del types
+        result = func(*args, **(kwargs or {}))
+        if not _draws(func):
+            return result
+        name = _checked_name(func)
+        known, drawn = next(self._left, ("nothing", torch.empty(0)))
+        if name != known:
+            raise UnrepeatableError(f"{name} draws where {known} did before")
+        if name == _DROPOUT:
+            return _dropped(result, args, drawn)
+        if result.shape != drawn.shape:
+            raise UnrepeatableError(f"{name} draws {tuple(result.shape)}: {tuple(drawn.shape)}")
+        return result.copy_(drawn)
+
+
+def _draws(func: Any) -> bool:
+    return torch.Tag.nondeterministic_seeded in func.tags
+
+
+def _checked_name(func: Any) -> str:
+    name = str(func.overloadpacket.__name__)
+    if name not in _PURE and name != _DROPOUT:
+        raise UnrepeatableError(f"{name} draws and computes in one")
+    return name
+
+
+def _dropped(
+    result: tuple[torch.Tensor, torch.Tensor], args: tuple[Any, ...], mask: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Make the result of ``native_dropout(x, p, train)`` with a given mask."""
+    out, own = result
+    x, p = args[0], float(args[1])
+    own.copy_(mask)
+    out.copy_(x * mask / (1 - p) if p < 1 else torch.zeros_like(x))
+    return out, own
