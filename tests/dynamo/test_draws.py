@@ -33,9 +33,7 @@ DRAWS: dict[str, Draws] = {
     "gumbel_softmax": nn.functional.gumbel_softmax,
     "multinomial": lambda x: x[torch.multinomial(x.detach().exp(), 3)],
     "randperm": lambda x: x[torch.randperm(len(x))],
-    "attention": lambda x: nn.functional.scaled_dot_product_attention(
-        *[x.view(1, 4, 4, 4)] * 3, dropout_p=0.3
-    ),
+    "attention": lambda x: attended(x.view(1, 4, 4, 4)),
 }
 X = torch.randn(64, generator=torch.Generator().manual_seed(1))
 
