@@ -284,6 +284,27 @@ Clock = Literal["wall", "device"]
 Cache = Literal["warm", "cold"]
 
 
+class GpuState(Record):
+    """What the driver said of a GPU at one moment; what this GPU does not tell is ``None``."""
+
+    sm_clock_mhz: int | None = None
+    memory_clock_mhz: int | None = None
+    clock_reasons: tuple[str, ...] | None = None
+    """Why the clocks are lower than they could be, in the driver's terms; empty: they are not."""
+    temperature_c: int | None = None
+    power_w: float | None = None
+    utilisation_percent: int | None = None
+    """Part of the last moments in which any kernel ran, of this process too."""
+    other_processes: int | None = None
+    """Processes that compute on it beside this one, whether busy or not."""
+    others_busy_percent: int | None = None
+    """Most that one of them computed since the state before; ``None`` in a first state."""
+    mig: bool | None = None
+    """Whether it is split into instances, each of which sees a part of it."""
+    thermal_slowdown_s: float | None = None
+    """Time spent below its clocks as it was too hot, since the driver was loaded."""
+
+
 class SpeedObservation(Record, tag=True):
     """Samples of both sides, taken in turn. Raw; ``stats`` derives numbers from them."""
 
@@ -303,6 +324,8 @@ class SpeedObservation(Record, tag=True):
     device_compiled_s: tuple[float, ...] = ()
     """As ``device_eager_s``, for the compiled side."""
     threads: int = 1
+    cpus: int | None = None
+    """Logical CPUs that this process may run on; ``None``: not known."""
     cache: Cache = "warm"
     """``cold``: the L2 cache was flushed before each block."""
     restored: tuple[str, ...] = ()
@@ -310,6 +333,14 @@ class SpeedObservation(Record, tag=True):
     void: str | None = None
     """Why the samples don't count (a recompile while sampling, a tracer), else ``None``."""
     notes: tuple[str, ...] = ()
+    gpu_before: GpuState | None = None
+    gpu_after: GpuState | None = None
+    gpu_unread: str | None = None
+    """Why the state of the GPU is not known, else ``None``; on the CPU there is none to know."""
+    attempts: int = 1
+    """How often samples were taken, as something disturbed them; those of the last one are here."""
+    disturbed: tuple[str, ...] = ()
+    """What disturbed the last attempt too: then a ratio that is too low proves nothing."""
 
 
 class MemoryObservation(Record, tag=True):

@@ -29,6 +29,7 @@ UPDATE_IN_CI = f"{PREFIX}update-in-ci"
 UpdateMode = Literal["all", "new", "improved"]
 Improvements = Literal["offer", "fail"]
 ArtifactsFor = Literal["failed", "all"]
+Gpus = Literal["off", "auto"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -171,6 +172,13 @@ OPTIONS: tuple[Option, ...] = (
         "all",
     ),
     Option(
+        name="gpus",
+        kind="choice",
+        choices=("off", "auto"),
+        help="auto: each worker of pytest-xdist sees one GPU of those in CUDA_VISIBLE_DEVICES, or "
+        "of all (default: off)",
+    ),
+    Option(
         name="max-time-s",
         kind="number",
         metavar="SECONDS",
@@ -217,6 +225,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     no_locate: bool = False
     artifacts: Path | None = None
     artifacts_for: ArtifactsFor | None = None
+    gpus: Gpus | None = None
     max_time_s: float | None = None
     warmup: int | None = None
     noise_threshold: float | None = None
@@ -291,6 +300,19 @@ def options_from_config(config: pytest.Config) -> Options:
             f"must not move what it is held to; record elsewhere, or add {UPDATE_IN_CI}"
         )
     return options
+
+
+def pins_gpus(early_config: pytest.Config) -> bool:
+    """Whether workers get a GPU each, asked before conftests and the command line are read.
+
+    A value that is not allowed is refused later, with all others.
+    """
+    dest = f"{INI_PREFIX}gpus"
+    value = getattr(early_config.known_args_namespace, dest, None)
+    try:
+        return bool((value or _from_ini(early_config, dest)) == "auto")
+    except OptionError:
+        return False
 
 
 def _is_ci() -> bool:

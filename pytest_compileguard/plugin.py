@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -17,9 +17,10 @@ from pytest_compileguard.baseline.store import Store
 from pytest_compileguard.collection import FIXTURE, modes_of, refusals, spec_of, stable_nodeid
 from pytest_compileguard.errors import CompileGuardError
 from pytest_compileguard.finding import Verdict
+from pytest_compileguard.gpu_pinning import pin
 from pytest_compileguard.guard import CompileGuard
 from pytest_compileguard.log_capture import trace_hidden
-from pytest_compileguard.options import Options, add_options, options_from_config
+from pytest_compileguard.options import Options, add_options, options_from_config, pins_gpus
 from pytest_compileguard.outputs import ANNOTATING_PLUGIN, Outputs, github
 from pytest_compileguard.phases import finish_test, verdicts_of
 from pytest_compileguard.progress import Progress
@@ -42,10 +43,20 @@ PROGRESS = pytest.StashKey[Progress]()
 GUARD = pytest.StashKey[CompileGuard]()
 VERDICTS = pytest.StashKey[list[Verdict]]()
 SELECTION = pytest.StashKey[Selection]()
+UNPINNED = pytest.StashKey[tuple[str, ...]]()
+"""Why this worker could not be given a GPU of its own."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     add_options(parser)
+
+
+# Before conftests, which may use CUDA. A problem is told once there is a way to.
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    if pins_gpus(early_config):
+        with suppress(CompileGuardError):
+            pin(os.environ)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -57,6 +68,11 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(str(error)) from None
     if options.html is not None and (problem := missing()):
         raise pytest.UsageError(f"--compileguard-html: {problem}")
+    if options.gpus == "auto":
+        try:
+            pin(os.environ)  # again, for those who load this plugin from a conftest
+        except CompileGuardError as error:
+            config.stash[UNPINNED] = (str(error),)
     config.stash[OPTIONS] = options
     config.stash[PROGRESS] = open_progress(config)
     config.stash[SELECTION] = selection = Selection(config)
@@ -83,7 +99,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     store = None if config.stash[OPTIONS].disable else config.stash[STORE]
-    problems = refusals(items, store)
+    problems = [*config.stash.get(UNPINNED, ()), *refusals(items, store)]
     output: dict[str, Any] | None = getattr(config, "workeroutput", None)
     if problems and output is None:
         raise pytest.UsageError(*map(plain, problems))

@@ -61,6 +61,8 @@ def timing_entry(verdict: Verdict, commit: str | None = None) -> TimingEntry | s
         return f"the samples don't count: {seen.void}"
     if speed is None:
         return None
+    if isinstance(seen, SpeedObservation) and seen.disturbed:
+        return f"the samples were disturbed: {' and '.join(seen.disturbed)}"
     if not _is_sound(speed):
         return f"{speed.pairs} pairs give no interval"
     return TimingEntry(

@@ -20,6 +20,7 @@ from pytest_compileguard.findings.baseline_speed import timing_findings
 from pytest_compileguard.findings.breaks import site_lines
 from pytest_compileguard.findings.compilation import compile_problem
 from pytest_compileguard.findings.recompile_text import recompile_lines
+from pytest_compileguard.findings.speed import disturbed_text
 from pytest_compileguard.findings.wording import counted
 from pytest_compileguard.metrics import FACTS, NEW_BREAK_SITES, Metric, facts_of
 from pytest_compileguard.observation import BreakSite, CompileObservation, NotObserved, Observation
@@ -57,8 +58,21 @@ def baseline_findings(
     facts = _facts(plan, seen, baseline.facts, baseline.facts_note, recordable=recordable)
     timing, note = baseline.timing, baseline.timing_note
     speeds = (speed, device_speed)
-    timings = timing_findings(plan, seen, speeds, timing, note, recordable=recordable)
+    timings = timing_findings(
+        plan,
+        seen,
+        speeds,
+        timing,
+        note,
+        recordable=recordable,
+        disturbed=_disturbed(observation),
+    )
     return (*facts, *timings)
+
+
+def _disturbed(observation: Observation) -> str:
+    seen = observation.speed
+    return "" if isinstance(seen, NotObserved) else disturbed_text(seen)
 
 
 def update_finding(*, recordable: bool) -> Finding:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from pytest_compileguard.baseline.entries import TimingEntry, printable
 from pytest_compileguard.baseline.storable import inputs_of
 from pytest_compileguard.finding import Finding, Speed
@@ -13,7 +15,7 @@ from pytest_compileguard.findings.baseline_advice import (
     other_inputs,
     unchecked,
 )
-from pytest_compileguard.findings.speed import speed_text
+from pytest_compileguard.findings.speed import QUIETER, speed_text
 from pytest_compileguard.findings.wording import factor_text
 from pytest_compileguard.metrics import DEVICE_SPEEDUP, SPEEDUP, TIMINGS, noise_threshold
 from pytest_compileguard.observation import CompileObservation
@@ -22,7 +24,7 @@ from pytest_compileguard.plan import TIMING_OFF, Plan
 _TIMES = tuple(metric for metric in TIMINGS if metric.policy == "show")
 
 
-def timing_findings(
+def timing_findings(  # noqa: PLR0913  # each is a fact of the check
     plan: Plan,
     seen: CompileObservation,
     speeds: tuple[Speed | None, Speed | None],
@@ -30,6 +32,7 @@ def timing_findings(
     note: str,
     *,
     recordable: bool,
+    disturbed: str = "",
 ) -> tuple[Finding, ...]:
     """Compare on both clocks, as far as this run and the stored one were made alike.
 
@@ -40,6 +43,7 @@ def timing_findings(
         stored: What is stored for this device model and torch.
         note: Why there is nothing.
         recordable: Whether this result could be recorded.
+        disturbed: What disturbed the samples: then what is worse may not be.
     """
     speed, device = speeds
     metric = f"baseline.{SPEEDUP.name}"
@@ -61,7 +65,18 @@ def timing_findings(
         return (incomparable(plan, metric, message),)
     if message := other_inputs(stored.inputs, inputs_of(seen.inputs)):
         return (incomparable(plan, metric, message),)
-    return (_wall(plan, speed, stored), *_device(plan, device, stored))
+    found = (_wall(plan, speed, stored), *_device(plan, device, stored))
+    return tuple(_doubted(finding, disturbed) for finding in found) if disturbed else found
+
+
+def _doubted(finding: Finding, disturbed: str) -> Finding:
+    """Take back that a speedup is worse, as something else may have made it so."""
+    observed, stored = finding.observed, finding.baseline
+    worse = isinstance(observed, float) and isinstance(stored, float) and observed < stored
+    if finding.status != "failed" or not worse:  # better fails too, if it is to be recorded
+        return finding
+    message = f"{finding.message}: worse, but disturbed: {disturbed}"
+    return msgspec.structs.replace(finding, status="inconclusive", message=message, remedy=QUIETER)
 
 
 def _wall(plan: Plan, speed: Speed, stored: TimingEntry) -> Finding:

@@ -22,7 +22,8 @@ from pytest_compileguard.timing.stats import Decision, side_of
 
 _SHORT_CALL_MS = 0.1
 _US_PER_MS = 1e3
-_QUIETER = "raise max_time_s, or time on a quieter machine"
+QUIETER = "raise max_time_s, or time on a quieter machine"
+"""What to do where the samples leave it open."""
 
 
 def speed_findings(
@@ -101,14 +102,18 @@ def speed_digits(speed: Speed, limit: float | None) -> int:
 
 
 def _without_number(status: Status, reason: str, limit: float | None) -> Finding:
-    advice = _QUIETER if status == "inconclusive" else ""
+    advice = QUIETER if status == "inconclusive" else ""
     return Finding(metric="speedup", status=status, message=reason, limit=limit, remedy=advice)
 
 
 def _judged(plan: Plan, seen: SpeedObservation, gated: Speed, other: Speed | None) -> Finding:
     limit = plan.min_speedup
     status = _status(gated, limit)
-    advice = _QUIETER if status == "inconclusive" else ""
+    doubtful = status == "failed" and bool(seen.disturbed)
+    if doubtful:
+        # What slowed the GPU down may have met one side more than the other.
+        status = "inconclusive"
+    advice = QUIETER if status == "inconclusive" else ""
     if status == "failed" and other is not None and _gaps_cost(gated, other):
         advice = launch_remedy(plan.arguments)
     if status == "failed" and seen.clock == "perf_counter":
@@ -116,7 +121,7 @@ def _judged(plan: Plan, seen: SpeedObservation, gated: Speed, other: Speed | Non
     return Finding(
         metric="speedup",
         status=status,
-        message=_sentence(status, gated, limit),
+        message=_disturbed(seen, gated, limit) if doubtful else _sentence(status, gated, limit),
         observed=gated.speedup,
         limit=limit,
         evidence=_evidence(seen, gated, other),
@@ -142,6 +147,18 @@ def _sentence(status: Status, speed: Speed, limit: float | None) -> str:
     if status == "inconclusive":
         return f"{numbers}: the limit {factor_text(limit, digits)} lies inside"
     return f"{numbers}, limit {factor_text(limit, digits)}"
+
+
+def _disturbed(seen: SpeedObservation, speed: Speed, limit: float | None) -> str:
+    return f"{_sentence('failed', speed, limit)}: below, but disturbed: {disturbed_text(seen)}"
+
+
+def disturbed_text(seen: SpeedObservation) -> str:
+    """Say what disturbed the samples, and how often that was tried; empty: nothing did."""
+    if not seen.disturbed:
+        return ""
+    tried = f", in {seen.attempts} attempts" if seen.attempts > 1 else ""
+    return f"{' and '.join(seen.disturbed)}{tried}"
 
 
 def _status(speed: Speed, limit: float | None) -> Status:
@@ -170,6 +187,8 @@ def _evidence(seen: SpeedObservation, gated: Speed, other: Speed | None) -> tupl
 def _conditions(seen: SpeedObservation) -> tuple[str, ...]:
     """Say what was done between samples."""
     found = ["the L2 cache was flushed before each call"] if seen.cache == "cold" else []
+    if text := disturbed_text(seen):
+        found.append(f"disturbed: {text}")
     if seen.restored:
         found.append(f"restored before each block: {', '.join(first_of(seen.restored, 3))}")
     return tuple(found)

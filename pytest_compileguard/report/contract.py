@@ -20,6 +20,7 @@ from pytest_compileguard.observation import (
     Departure,
     Fallback,
     FusedKernel,
+    GpuState,
     LaunchedKernel,
     Mismatch,
     Recompile,
@@ -100,6 +101,8 @@ class Samples(Record):
     device_eager_s: tuple[float | None, ...] = ()
     device_compiled_s: tuple[float | None, ...] = ()
     threads: int = 1
+    cpus: int | None = None
+    """Logical CPUs that the process might run on; null if not known."""
     cache: Cache = "warm"
     """Whether each call met a warm L2 cache or a flushed one."""
     restored: tuple[str, ...] = ()
@@ -107,6 +110,15 @@ class Samples(Record):
     void: str | None = None
     """Why the samples don't count, else null."""
     notes: tuple[str, ...] = ()
+    gpu_before: GpuState | None = None
+    """What the driver said of the GPU before the samples; null on the CPU, and if not read."""
+    gpu_after: GpuState | None = None
+    gpu_unread: str | None = None
+    """Why that could not be read, else null."""
+    attempts: int = 1
+    """How often samples were taken, as something disturbed them."""
+    disturbed: tuple[str, ...] = ()
+    """What disturbed the last attempt, whose samples these are."""
 
 
 class Inductor(Record):

@@ -12,7 +12,12 @@ from pytest_compileguard.findings.baseline_advice import TIGHTEN
 from pytest_compileguard.findings.speed import speed_text
 from pytest_compileguard.findings.wording import MOST_LINES, counted, factor_text
 from pytest_compileguard.metrics import facts_of
-from pytest_compileguard.observation import CompileObservation, ParityObservation, Record
+from pytest_compileguard.observation import (
+    CompileObservation,
+    ParityObservation,
+    Record,
+    SpeedObservation,
+)
 from pytest_compileguard.report.labels import (
     crowded_tests,
     finding_label,
@@ -85,7 +90,8 @@ def summary_lines(
         for row, verdict in zip(rows, listed, strict=True):
             lines.append(_coloured(row, verdict))
             lines += _details(verdict, rootpath) if verbosity > 0 else ()
-    told = (*_reasons(ordered), *_warnings(ordered, rootpath), *_improvements(ordered))
+    told = (*_reasons(ordered), *_unread(ordered), *_warnings(ordered, rootpath))
+    told += tuple(_improvements(ordered))
     lines += [SummaryLine(text=text) for text in mode_lines(ordered)]
     return [*lines, _totals(ordered), *told]
 
@@ -190,6 +196,14 @@ def _reasons(verdicts: Sequence[Verdict]) -> list[SummaryLine]:
         for (status, message), reason in ordered
     ]
     return [SummaryLine(text=plain_line(text, _MOST_IN_LINE), yellow=True) for text in texts]
+
+
+def _unread(verdicts: Sequence[Verdict]) -> list[SummaryLine]:
+    """Say once why the state of the GPU is not known."""
+    speeds = (verdict.observation.speed for verdict in verdicts)
+    reasons = dict.fromkeys(s.gpu_unread for s in speeds if isinstance(s, SpeedObservation))
+    texts = [f"note: the state of the GPU was not read: {reason}" for reason in reasons if reason]
+    return [SummaryLine(text=plain_line(text, _MOST_IN_LINE)) for text in texts]
 
 
 def _warnings(verdicts: Sequence[Verdict], rootpath: Path | None) -> list[SummaryLine]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from pytest_compileguard.errors import CompileGuardError
+from pytest_compileguard.timing import stats
 
+_PACE_WORTH_A_NOTE = 1.5
 _MONITORING_TOOLS = range(6)  # the identifiers that sys.monitoring has
 
 
@@ -76,6 +78,39 @@ def garbage_collection_off() -> Iterator[None]:
 def collect_young() -> None:
     """Free the cycles that timed calls left, between samples, lest device memory runs full."""
     gc.collect(0)
+
+
+def usable_cpus() -> int | None:
+    """Count the logical CPUs that this process may run on, where the system tells."""
+    affinity: Any = getattr(os, "sched_getaffinity", None)  # not on every system
+    return os.cpu_count() if affinity is None else len(affinity(0))
+
+
+def shortfall(
+    eager_s: Sequence[float],
+    compiled_s: Sequence[float],
+    *,
+    calls: int,
+    warmup: int,
+    max_time_s: float,
+) -> tuple[str, ...]:
+    """Say which budget would have given an interval."""
+    pairs = len(eager_s)
+    if not pairs or stats.ratio_interval(eager_s, compiled_s, looks=stats.LOOKS).defined:
+        return ()
+    pair_s = calls * (eager_s[-1] + compiled_s[-1])
+    enough_s = max(pair_s * (2 * stats.fewest_pairs() + warmup), 2 * max_time_s)
+    note = f"{pairs} pairs of {pair_s:.2g} s have no interval"
+    return (f"{note}: max_time_s={max_time_s:g} is too short, take {enough_s:.2g}",)
+
+
+def change_of_pace(*sides_s: Sequence[float]) -> tuple[str, ...]:
+    """Warn of absolute times; the ratio of pairs survives a change of pace."""
+    change = max(stats.pace_change(side_s) for side_s in sides_s)
+    if change < _PACE_WORTH_A_NOTE:
+        return ()
+    note = f"the pace changed by a factor of {change:.1f} while sampling"
+    return (f"{note}: absolute times are doubtful, the ratio is not",)
 
 
 def doubts(device_type: str) -> tuple[str, ...]:

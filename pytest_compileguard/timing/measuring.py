@@ -13,6 +13,8 @@ How, and why so:
   ten or so pairs without which no interval exists, as a budget that buys no answer is wasted.
   If those don't suffice either, a note says what would.
 - Collection of garbage is off, no tracer is active, and the process has the device for itself.
+- What the driver knows of the GPU is read before and after. Disturbed samples are taken again,
+  ``MOST_ATTEMPTS`` times at most and within the same grace, unless they lie above the limit anyway.
 - Samples that don't count are void with the reason, and are kept for whoever wants to look.
 """
 
@@ -38,16 +40,23 @@ from pytest_compileguard.timing.clock import (
 )
 from pytest_compileguard.timing.conditions import (
     VoidError,
+    change_of_pace,
     collect_young,
     doubts,
     garbage_collection_off,
     refuse_tracers,
+    shortfall,
+    usable_cpus,
 )
 from pytest_compileguard.timing.device_lock import LOCK_TIMEOUT_S, DeviceLockError, exclusive
+from pytest_compileguard.timing.disturbance import Conditions, Reader, Watch
+from pytest_compileguard.timing.gpu_state import open_reader
 from pytest_compileguard.timing.sampling import Pairs, Sampler, Side, WarmUp, calls_per_block
 
 GRACE = 10
 """How many budgets may be spent if one does not give an interval."""
+MOST_ATTEMPTS = 3
+"""How often samples are taken at most while something disturbs them."""
 
 _WARMUP_PART = 0.25
 """Part of the budget at which warm-up ends, steady or not."""
@@ -60,7 +69,6 @@ _MOST_DEVICE_CALLS = 10
 """A GPU queues about a thousand launches; a longer block would wait for the sleeping kernel."""
 _TIGHT_DEVICE = 0.0015
 """As ``stats.TIGHT``, where nothing is to be decided: the time of kernels alone varies less."""
-_PACE_WORTH_A_NOTE = 1.5
 
 
 def sample_speed(  # noqa: PLR0913  # one plain call for the runner; each is a fact of the check
@@ -76,6 +84,7 @@ def sample_speed(  # noqa: PLR0913  # one plain call for the runner; each is a f
     lock_timeout_s: float = LOCK_TIMEOUT_S,
     clock: Clock = "wall",
     cache: Cache = "warm",
+    find_reader: Callable[[], Reader] | None = None,
 ) -> SpeedObservation:
     """Time both sides. An exception of a side makes the samples void, with the reason.
 
@@ -93,6 +102,7 @@ def sample_speed(  # noqa: PLR0913  # one plain call for the runner; each is a f
         lock_timeout_s: Longest wait for the device.
         clock: The one on which the limit is to be decided.
         cache: Whether each call meets a warm L2 cache, or a flushed one.
+        find_reader: Finds what reads the state of the device; without it, the driver of a GPU.
     """
     place = _place(device)
     run = _Run(
@@ -111,7 +121,7 @@ def sample_speed(  # noqa: PLR0913  # one plain call for the runner; each is a f
         refuse_tracers()
         with exclusive(str(place), timeout_s=lock_timeout_s), garbage_collection_off():
             with _current(place):
-                run.sample(warmup)
+                run.sample_undisturbed(warmup, Watch(find_reader or _reader_of(place)))
             refuse_tracers()
     except (VoidError, DeviceLockError) as error:
         void = str(error)
@@ -131,6 +141,12 @@ def _place(device: str) -> torch.device:
 
 def _current(place: torch.device) -> AbstractContextManager[object]:
     return torch.cuda.device(place) if place.type == "cuda" else nullcontext()
+
+
+def _reader_of(place: torch.device) -> Callable[[], Reader] | None:
+    if place.type != "cuda":
+        return None
+    return lambda: open_reader(str(torch.cuda.get_device_properties(place).uuid))
 
 
 def _refuse_unknown(device_type: str) -> None:
@@ -156,12 +172,37 @@ class _Run:
     calls: int = 1
     notes: list[str] = field(default_factory=list)
     compiles: int = 0
+    attempts: int = 0
+    conditions: Conditions = field(default_factory=Conditions)
 
-    def sample(self, warmup: int) -> None:
-        start_s, budget_s = time.perf_counter(), self.max_time_s
-        cuda = self.device_type == "cuda"
+    def sample_undisturbed(self, warmup: int, watch: Watch) -> None:
+        """Sample, and again while what disturbed the samples may have decided them."""
+        end_s = time.perf_counter() + GRACE * self.max_time_s
         if self.cache == "cold":
             self._flush_between()
+        while True:
+            self.attempts += 1
+            watch.begin()
+            try:
+                self.sample(warmup)
+            finally:
+                self.conditions = watch.end()
+            late = time.perf_counter() + self.max_time_s > end_s
+            if not self.conditions.disturbed or self._is_above() or late:
+                return
+            if self.attempts == MOST_ATTEMPTS:
+                return
+            self.wall, self.device, self.notes = Pairs(), Pairs(), []
+
+    def _is_above(self) -> bool:
+        """Whether the limit is kept, in spite of what disturbed."""
+        gated = self.wall if self.gated == "wall" else self.device
+        return self.limit is not None and stats.decide(gated.interval(), self.limit) == "above"
+
+    def sample(self, warmup: int) -> None:
+        """Take samples on all clocks of the device, once."""
+        start_s, budget_s = time.perf_counter(), self.max_time_s
+        cuda = self.device_type == "cuda"
         part = _WALL_PART if self.gated == "wall" else 1 - _WALL_PART
         wall_end_s = start_s + budget_s * (part if cuda else 1)
         clock = CudaWallClock() if cuda else CpuClock()
@@ -248,27 +289,25 @@ def _observation(run: _Run, place: torch.device, call: int, void: str | None) ->
         device_eager_s=tuple(run.device.eager_s),
         device_compiled_s=tuple(run.device.compiled_s),
         threads=torch.get_num_threads(),
+        cpus=usable_cpus(),
         cache=run.cache,
         void=void,
-        notes=(*run.notes, *_shortfall(run), *_change_of_pace(run.wall), *doubts(place.type)),
+        notes=(
+            *run.notes,
+            *shortfall(
+                run.wall.eager_s,
+                run.wall.compiled_s,
+                calls=run.calls,
+                warmup=run.warmup,
+                max_time_s=run.max_time_s,
+            ),
+            *change_of_pace(run.wall.eager_s, run.wall.compiled_s),
+            *doubts(place.type),
+            *run.conditions.notes,
+        ),
+        gpu_before=run.conditions.before,
+        gpu_after=run.conditions.after,
+        gpu_unread=run.conditions.unread,
+        attempts=max(run.attempts, 1),
+        disturbed=run.conditions.disturbed,
     )
-
-
-def _shortfall(run: _Run) -> tuple[str, ...]:
-    """Say which budget would have given an interval."""
-    if not run.wall or run.wall.interval().defined:
-        return ()
-    pair_s = run.calls * (run.wall.eager_s[-1] + run.wall.compiled_s[-1])
-    wanted_s = pair_s * (2 * stats.fewest_pairs() + run.warmup)
-    enough_s = max(wanted_s, 2 * run.max_time_s)
-    note = f"{len(run.wall)} pairs of {pair_s:.2g} s have no interval"
-    return (f"{note}: max_time_s={run.max_time_s:g} is too short, take {enough_s:.2g}",)
-
-
-def _change_of_pace(pairs: Pairs) -> tuple[str, ...]:
-    """Warn of absolute times; the ratio of pairs survives a change of pace."""
-    change = max(stats.pace_change(pairs.eager_s), stats.pace_change(pairs.compiled_s))
-    if change < _PACE_WORTH_A_NOTE:
-        return ()
-    note = f"the pace changed by a factor of {change:.1f} while sampling"
-    return (f"{note}: absolute times are doubtful, the ratio is not",)

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_compileguard.observation import SpeedObservation
+from pytest_compileguard.observation import GpuState, SpeedObservation
 from pytest_compileguard.speed import speed
 from pytest_compileguard.timing import stats
-from pytest_compileguard.timing.conditions import active_tracers
-from pytest_compileguard.timing.measuring import sample_speed
+from pytest_compileguard.timing.conditions import active_tracers, usable_cpus
+from pytest_compileguard.timing.measuring import MOST_ATTEMPTS, sample_speed
 
 Call = Callable[[], object]
 
@@ -310,3 +310,58 @@ def test_anomaly_detection_is_noted() -> None:
         seen = observe(lambda: None, lambda: None, max_time_s=0.1)
 
     assert "autograd's anomaly detection is on: it slows both sides" in seen.notes
+
+
+class Told:
+    """Stands in for the driver of a GPU: gives one state after the other, the last one for good."""
+
+    def __init__(self, *states: GpuState) -> None:
+        self.states = list(states)
+        self.read = 0
+
+    def __call__(self, since_s: float | None = None) -> GpuState:
+        del since_s
+        self.read += 1
+        return self.states.pop(0) if len(self.states) > 1 else self.states[0]
+
+
+QUIET = GpuState(clock_reasons=())
+HOT = GpuState(clock_reasons=("hardware thermal slowdown",))
+
+
+def test_disturbed_samples_are_taken_again_until_they_are_quiet() -> None:
+    told = Told(QUIET, HOT, QUIET)
+    seen = observe(one_product, two_products, max_time_s=0.2, limit=0.9, find_reader=lambda: told)
+
+    assert (seen.attempts, seen.disturbed, told.read) == (2, (), 4)
+    assert (seen.gpu_before, seen.gpu_after) == (QUIET, QUIET)
+    assert decision(seen, 0.9) == "below"
+
+
+def test_samples_that_stay_disturbed_say_so_after_the_last_attempt() -> None:
+    seen = observe(
+        one_product, two_products, max_time_s=0.2, limit=0.9, find_reader=lambda: Told(HOT)
+    )
+
+    assert seen.attempts == MOST_ATTEMPTS
+    assert seen.disturbed == ("the GPU was slowed down (hardware thermal slowdown)",)
+    assert len(seen.eager_s) == len(seen.compiled_s) >= stats.fewest_pairs()
+
+
+def test_disturbed_samples_above_the_limit_are_not_taken_again() -> None:
+    seen = observe(
+        two_products, one_product, max_time_s=0.2, limit=0.1, find_reader=lambda: Told(HOT)
+    )
+
+    assert seen.attempts == 1
+    assert seen.disturbed
+    assert decision(seen, 0.1) == "above"
+
+
+def test_a_processor_has_no_such_state_and_tells_its_affinity() -> None:
+    seen = observe(one_product, one_product, max_time_s=0.1)
+
+    assert (seen.gpu_before, seen.gpu_after, seen.gpu_unread) == (None, None, None)
+    assert seen.cpus == usable_cpus()
+    if sys.platform == "linux":
+        assert seen.cpus == len(os.sched_getaffinity(0))

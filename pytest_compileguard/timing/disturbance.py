@@ -1,0 +1,125 @@
+"""Which states of a GPU disturb a measurement. Pure, but for the moment at which it is asked.
+
+What is *disturbed* is sampled again, and a ratio below the limit then proves nothing: the GPU was
+slowed down for heat, by its hardware or by a power brake, or another process computed on it. That
+a GPU is idle before, or held at its ordinary power cap by the load itself, is as it should be.
+What *may* disturb is only told: another process that is there and did nothing that was seen, and
+instances of the GPU, which share its memory's bandwidth.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from pytest_compileguard.observation import GpuState, Record
+from pytest_compileguard.timing.gpu_state import GpuUnreadError
+
+SLOWED_DOWN = frozenset(
+    {
+        "hardware slowdown",
+        "software thermal slowdown",
+        "hardware thermal slowdown",
+        "hardware power brake",
+    }
+)
+"""Reasons for low clocks that come and go with the machine, not with what is timed."""
+BUSY_PERCENT = 10
+"""What one process may compute beside: the calls of a test that another worker runs need less."""
+
+
+class Conditions(Record):
+    """What a GPU was like around a measurement; all empty for a processor."""
+
+    before: GpuState | None = None
+    after: GpuState | None = None
+    unread: str | None = None
+    disturbed: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+class Reader(Protocol):
+    """Reads the state of one GPU."""
+
+    def __call__(self, since_s: float | None = None) -> GpuState:
+        """Read it; work of other processes counts from then on."""
+
+
+class Watch:
+    """Looks at a GPU before and after a measurement; a failure to do so is told, never raised."""
+
+    def __init__(self, find: Callable[[], Reader] | None = None) -> None:
+        self._find = find
+        self._reader: Reader | None = None
+        self._before: GpuState | None = None
+        self._since_s = 0.0
+        self._unread: str | None = None
+
+    def begin(self) -> None:
+        """Read the state before."""
+        self._before = None
+        try:
+            if self._reader is None and self._find is not None:
+                self._reader = self._find()
+            if self._reader is not None:
+                self._before = self._reader()
+        except GpuUnreadError as error:
+            self._unread, self._find, self._reader = str(error), None, None
+        self._since_s = time.time()
+
+    def end(self) -> Conditions:
+        """Read the state after, and judge both."""
+        if self._reader is None or self._before is None:
+            return Conditions(unread=self._unread)
+        try:
+            after = self._reader(self._since_s)
+        except GpuUnreadError as error:
+            return Conditions(before=self._before, unread=str(error))
+        return Conditions(
+            before=self._before,
+            after=after,
+            disturbed=disturbances(self._before, after),
+            notes=doubts_about(after),
+        )
+
+
+def disturbances(before: GpuState, after: GpuState) -> tuple[str, ...]:
+    """Name what disturbed a measurement between two states."""
+    return (*_slowed_down(before, after), *_shared(after))
+
+
+def doubts_about(after: GpuState) -> tuple[str, ...]:
+    """Name what may have disturbed it, and can't be seen to."""
+    found = []
+    if after.other_processes and after.others_busy_percent is None:
+        others = "another process" if after.other_processes == 1 else "other processes"
+        found.append(f"{others} had this GPU open; whether busy, the driver does not tell")
+    if after.mig:
+        found.append("the GPU is split into instances (MIG), which share its memory")
+    return tuple(found)
+
+
+def _slowed_down(before: GpuState, after: GpuState) -> tuple[str, ...]:
+    reasons = dict.fromkeys((*(before.clock_reasons or ()), *(after.clock_reasons or ())))
+    found = [reason for reason in reasons if reason in SLOWED_DOWN]
+    if not found and _heated(before, after):
+        found = ["thermal slowdown"]
+    if not found:
+        return ()
+    at = "" if after.temperature_c is None else f", {after.temperature_c} °C"
+    clock = "" if after.sm_clock_mhz is None else f", {after.sm_clock_mhz} MHz"
+    return (f"the GPU was slowed down ({', '.join(found)}{at}{clock})",)
+
+
+def _heated(before: GpuState, after: GpuState) -> bool:
+    """Whether it was too hot at some moment between the two."""
+    earlier_s, later_s = before.thermal_slowdown_s, after.thermal_slowdown_s
+    return earlier_s is not None and later_s is not None and later_s > earlier_s
+
+
+def _shared(after: GpuState) -> tuple[str, ...]:
+    busy_percent = after.others_busy_percent or 0
+    if busy_percent < BUSY_PERCENT:
+        return ()
+    return (f"another process kept the GPU busy ({busy_percent} % of the time)",)
