@@ -33,8 +33,10 @@ class DeviceLockError(CompileGuardError):
 
 
 @contextmanager
-def exclusive(device: str, *, timeout_s: float = LOCK_TIMEOUT_S) -> Iterator[None]:
+def exclusive(device: str, *, timeout_s: float = LOCK_TIMEOUT_S) -> Iterator[float]:
     """Hold the device, waiting for it if need be.
+
+    Gives the moment, in seconds since the epoch, until which it was held before; 0: it never was.
 
     Args:
         device: Device type, with an index if there are several: ``cpu``, ``cuda:0``.
@@ -54,13 +56,23 @@ def exclusive(device: str, *, timeout_s: float = LOCK_TIMEOUT_S) -> Iterator[Non
         ) from None
     except (OSError, NotImplementedError) as error:
         raise DeviceLockError(f"{path} can't be locked: {error}; {_ELSEWHERE}") from error
+    released = path.with_suffix(".released")
     try:
-        yield
+        yield _modified_s(released)
     finally:
+        with suppress(OSError):  # only a matter of what is told
+            released.touch()
         lock.release()
 
 
 _ELSEWHERE = "set TMPDIR to a local directory of your own"
+
+
+def _modified_s(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
 
 
 def _directory() -> Path:

@@ -29,6 +29,10 @@ BUSY_PERCENT = 10
 """What one process may compute beside: the calls of a test that another worker runs need less."""
 
 
+_LONGEST_SAMPLE_S = 1.0
+"""What a driver says of a process at a moment is of up to a second before it."""
+
+
 class Conditions(Record):
     """What a GPU was like around a measurement; all empty for a processor."""
 
@@ -49,8 +53,17 @@ class Reader(Protocol):
 class Watch:
     """Looks at a GPU before and after a measurement; a failure to do so is told, never raised."""
 
-    def __init__(self, find: Callable[[], Reader] | None = None) -> None:
+    def __init__(
+        self, find: Callable[[], Reader] | None = None, *, released_s: float = 0.0
+    ) -> None:
+        """Look by what ``find`` finds, if at all.
+
+        Args:
+            find: Finds what reads the state.
+            released_s: Moment at which another process ended timing here, which was no neighbour.
+        """
         self._find = find
+        self._released_s = released_s
         self._reader: Reader | None = None
         self._before: GpuState | None = None
         self._since_s = 0.0
@@ -66,7 +79,7 @@ class Watch:
                 self._before = self._reader()
         except GpuUnreadError as error:
             self._unread, self._find, self._reader = str(error), None, None
-        self._since_s = time.time()
+        self._since_s = max(time.time(), self._released_s + _LONGEST_SAMPLE_S)
 
     def end(self) -> Conditions:
         """Read the state after, and judge both."""

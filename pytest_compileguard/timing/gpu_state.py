@@ -101,14 +101,14 @@ class GpuReader:
     def _process_ids(self) -> list[int]:
         return [int(p.pid) for p in self.nvml.nvmlDeviceGetComputeRunningProcesses(self.handle)]
 
-    def _busy(self, since_s: float) -> int:
-        """Give the most that one other process computed since then, in percent."""
+    def _busy(self, since_s: float) -> int | None:
+        """Give the most that one other process computed since then, in percent, if it is told."""
         samples = self.nvml.nvmlDeviceGetProcessUtilization(self.handle, int(since_s * _US_PER_S))
         most: dict[int, int] = {}
         for sample in samples:
             if int(sample.timeStamp) >= since_s * _US_PER_S:
                 most[int(sample.pid)] = max(most.get(int(sample.pid), 0), int(sample.smUtil))
-        return busiest_other(most, os.getpid())
+        return busiest_other(most, os.getpid()) if most else None
 
     def _is_split(self) -> bool:
         current, _pending = self.nvml.nvmlDeviceGetMigMode(self.handle)

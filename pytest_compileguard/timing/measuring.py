@@ -119,9 +119,11 @@ def sample_speed(  # noqa: PLR0913  # one plain call for the runner; each is a f
     try:
         _refuse_unknown(place.type)
         refuse_tracers()
-        with exclusive(str(place), timeout_s=lock_timeout_s), garbage_collection_off():
+        held = exclusive(str(place), timeout_s=lock_timeout_s)
+        with held as released_s, garbage_collection_off():
+            watch = Watch(find_reader or _reader_of(place), released_s=released_s)
             with _current(place):
-                run.sample_undisturbed(warmup, Watch(find_reader or _reader_of(place)))
+                run.sample_undisturbed(warmup, watch)
             refuse_tracers()
     except (VoidError, DeviceLockError) as error:
         void = str(error)

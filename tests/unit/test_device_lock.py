@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
@@ -158,3 +159,12 @@ def test_a_temporary_folder_that_does_not_exist_is_told(
 
     with pytest.raises(DeviceLockError, match=r"can't be made: .*set TMPDIR"):
         exclusive("cpu").__enter__()
+
+
+def test_who_comes_next_is_told_until_when_the_device_was_held() -> None:
+    with exclusive("cpu") as before_s:
+        begin_s = time.time()
+    with exclusive("cpu") as released_s:
+        assert before_s == 0
+        # Clocks of files are coarser.
+        assert begin_s - 0.1 <= released_s <= time.time() + 0.1

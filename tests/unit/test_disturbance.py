@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -199,6 +200,32 @@ def test_a_state_holds_what_the_driver_answers() -> None:
         mig=False,
         thermal_slowdown_s=2.5,
     )
+
+
+def test_without_a_sample_of_that_time_it_is_not_known_how_busy_others_were() -> None:
+    state = reader()(since_s=6.0)
+
+    assert (state.other_processes, state.others_busy_percent) == (1, None)
+
+
+def test_who_timed_on_the_gpu_before_is_no_neighbour() -> None:
+    asked = []
+
+    def told(since_s: float | None = None) -> GpuState:
+        asked.append(since_s)
+        return IDLE
+
+    begin_s = time.time()
+    for released_s in (0.0, begin_s - 0.1, begin_s + 7):
+        watch = Watch(lambda: told, released_s=released_s)
+        watch.begin()
+        watch.end()
+
+    _, long_ago, _, just_now, _, later = asked
+    assert long_ago is not None
+    assert just_now is not None
+    assert begin_s <= long_ago < begin_s + 0.9 <= just_now
+    assert later == begin_s + 8
 
 
 def test_a_driver_that_has_none_of_the_answers_tells_nothing() -> None:
