@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import platform
 import re
@@ -69,6 +70,7 @@ def make_environment(device_type: str) -> Environment:
     )
 
 
+@functools.cache
 def _version(distribution: str) -> str | None:
     try:
         return metadata.version(distribution)
@@ -76,6 +78,7 @@ def _version(distribution: str) -> str | None:
         return None
 
 
+@functools.cache  # the file has some thousand lines on a large machine
 def _processor() -> str:
     try:
         with Path("/proc/cpuinfo").open(encoding="utf-8", errors="replace") as lines:
@@ -87,6 +90,7 @@ def _processor() -> str:
     return platform.processor() or platform.machine() or "unknown"
 
 
+@functools.cache
 def _driver() -> str | None:
     """Ask the driver's version through nvidia-ml-py, if the extra ``gpu`` is installed."""
     try:

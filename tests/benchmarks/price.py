@@ -160,9 +160,8 @@ def measured(place: Place) -> dict[str, Any]:
     """Make all runs."""
     first = place.session()
     script, told = place.by_hand(first.checks)
-    second = place.session()
+    second = place.session(phases=True)
     workers = place.session(f"-n{place.options.workers}")
-    with_phases = place.session(phases=True)
     alone = [first.cost, second.cost]
     wall_s, cpu_s = (
         statistics.mean(getattr(c, name) for c in alone) for name in ("wall_s", "cpu_s")
@@ -178,7 +177,7 @@ def measured(place: Place) -> dict[str, Any]:
             "alone, alone": {c: differences(first.checks, second.checks, c) for c in clocks},
             "alone, workers": {c: differences(first.checks, workers.checks, c) for c in clocks},
         },
-        "phases_s": dict(with_phases.phases_s),
+        "phases_s": second.phases_s,
         "by_hand_s": told["parts_s"],
         "pairs": sum(_work(*item)["pairs"] for item in first.checks.items()),
         "device_pairs": sum(_work(*item)["device_pairs"] for item in first.checks.items()),
