@@ -68,6 +68,8 @@ class Watch:
         self._before: GpuState | None = None
         self._since_s = 0.0
         self._unread: str | None = None
+        self._neighbour: tuple[str, ...] = ()
+        """Who disturbed the last measurement; whoever is still there, unseen, counts on."""
 
     def begin(self) -> None:
         """Read the state before."""
@@ -89,11 +91,12 @@ class Watch:
             after = self._reader(self._since_s)
         except GpuUnreadError as error:
             return Conditions(before=self._before, unread=str(error))
+        self._neighbour = _shared(after, known=self._neighbour)
         return Conditions(
             before=self._before,
             after=after,
-            disturbed=disturbances(self._before, after),
-            notes=doubts_about(after),
+            disturbed=(*_slowed_down(self._before, after), *self._neighbour),
+            notes=() if self._neighbour else doubts_about(after),
         )
 
 
@@ -131,7 +134,9 @@ def _heated(before: GpuState, after: GpuState) -> bool:
     return earlier_s is not None and later_s is not None and later_s > earlier_s
 
 
-def _shared(after: GpuState) -> tuple[str, ...]:
+def _shared(after: GpuState, *, known: tuple[str, ...] = ()) -> tuple[str, ...]:
+    if after.others_busy_percent is None and after.other_processes:
+        return known
     busy_percent = after.others_busy_percent or 0
     if busy_percent < BUSY_PERCENT:
         return ()

@@ -271,6 +271,26 @@ def test_without_the_binding_it_is_said_what_to_install() -> None:
     assert "pytest-compileguard[gpu]" in run.stdout
 
 
+def test_a_neighbour_of_which_no_more_is_told_counts_while_it_is_there() -> None:
+    busy = after(other_processes=1, others_busy_percent=64)
+    unseen = msgspec.structs.replace(busy, others_busy_percent=None)
+    states = iter((IDLE, busy, busy, unseen, busy, BUSY, IDLE, unseen))
+
+    def told(since_s: float | None = None) -> GpuState:
+        del since_s
+        return next(states)
+
+    watch = Watch(lambda: told)
+
+    found = []
+    for _ in range(4):
+        watch.begin()
+        found.append(watch.end())
+
+    assert [bool(conditions.disturbed) for conditions in found] == [True, True, False, False]
+    assert [bool(conditions.notes) for conditions in found] == [False, False, False, True]
+
+
 def test_a_watch_tells_what_failed_and_goes_on() -> None:
     def lost(since_s: float | None = None) -> GpuState:
         del since_s
