@@ -17,13 +17,8 @@ from pytest_compileguard.observation import GpuState
 from pytest_compileguard.report.summary import summary_lines
 from pytest_compileguard.timing.disturbance import Watch, disturbances, doubts_about
 from pytest_compileguard.timing.gpu_state import GpuReader, GpuUnreadError, busiest_other
-from tests.unit.test_verdict import (
-    finding_of,
-    make_baseline,
-    make_speed,
-    make_timing,
-    verdict_of,
-)
+from tests.judged import finding_of, make_baseline, verdict_of
+from tests.records import make_speed, make_timing
 
 IDLE = GpuState(
     sm_clock_mhz=345,
