@@ -202,6 +202,8 @@ def parse() -> argparse.Namespace:
 
 def main() -> None:
     options = parse()
+    # What else runs decides what the wall clock of these processes is worth.
+    load_average = os.getloadavg()
     with tempfile.TemporaryDirectory() as folder:
         numbers = measured(Place(Path(folder), options))
     results = {
@@ -210,6 +212,8 @@ def main() -> None:
         "backend": options.backend,
         "checks": options.checks,
         "max_time_s": options.max_time_s,
+        "omp_num_threads": os.environ.get("OMP_NUM_THREADS"),
+        "load_average": load_average,
         **numbers,
     }
     text = json.dumps(results, indent=1)
