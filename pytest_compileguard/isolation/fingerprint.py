@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from pytest_compileguard.isolation.tensors import is_plain
+from pytest_compileguard.isolation.storages import is_plain
 
 MOST_BYTES = 2**28
 """Above this, only torch's version counters are read: they miss writes through ``.data``."""

@@ -20,6 +20,8 @@ import torch
 from torch.utils import _pytree as pytree
 
 from pytest_compileguard.isolation import containers, objects, tensors
+from pytest_compileguard.isolation.storages import StorageCopies, storage_key
+from pytest_compileguard.isolation.widening import Widening
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 NamedTensor = tuple[str, torch.Tensor]
@@ -65,9 +67,8 @@ class Mirror:
     """Twins of one side of the shadow call.
 
     ``compiles`` says whether code that the target compiled itself is compiled again
-    in the twin (the compiled side), or left plain (the eager side). ``widens`` turns
-    floating tensors into float64 ones, for a reference; ``rounding`` moves those by as
-    much as rounding may have moved the originals.
+    in the twin (the compiled side), or left plain (the eager side). ``widening`` turns
+    floating tensors into float64 ones, for a reference.
     """
 
     def __init__(
@@ -77,8 +78,7 @@ class Mirror:
         copies_gradients: bool = False,
         compiled_form: Callable[[Any], CompiledForm | None],
         compiles: bool = False,
-        widens: bool = False,
-        rounding: torch.Generator | None = None,
+        widening: Widening | None = None,
     ) -> None:
         self.notes: dict[str, None] = {}
         """What could not be copied and is shared, in words."""
@@ -89,8 +89,7 @@ class Mirror:
         self.compiles = compiles
         self.keeps = True
         """Whether new twins live on after this call: those of the target's state do."""
-        self._widens = widens
-        self._rounding = rounding
+        self._widening = widening
         self._pairs: dict[int, tuple[Any, Any]] = {}
         self._twins: set[int] = set()
         self._paths: dict[int, str] = {}
@@ -99,8 +98,8 @@ class Mirror:
         self._passed: dict[int, Any] = {}
         self._current: set[int] = set()
         self._taken: set[int | None] | None = None
-        self._storages = tensors.StorageCopies()
-        self._state_storages = tensors.StorageCopies()
+        self._storages = StorageCopies()
+        self._state_storages = StorageCopies(widening=widening)
         self._leaves: list[NamedTensor] = []
 
     def fresh(self) -> Mirror:
@@ -110,8 +109,7 @@ class Mirror:
             copies_gradients=self.copies_gradients,
             compiled_form=self.compiled_form,
             compiles=self.compiles,
-            widens=self._widens,
-            rounding=self._rounding,
+            widening=self._widening,
         )
 
     def target(self, real: Any) -> Any:
@@ -129,7 +127,7 @@ class Mirror:
         """
         leaves = pytree.tree_leaves((args, kwargs))
         found = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-        self._storages, self._leaves = tensors.StorageCopies(found), []
+        self._storages, self._leaves = StorageCopies(found, self._widening), []
         self.keeps = False
         copies = tuple(self.reflect(arg, n) for arg, n in zip(args, names, strict=True))
         named = {name: self.reflect(arg, name) for name, arg in kwargs.items()}
@@ -162,7 +160,7 @@ class Mirror:
     def release(self) -> None:
         """Let go of the objects of one call: a test may count on their end."""
         self._passed = {}
-        self._storages = tensors.StorageCopies()
+        self._storages = StorageCopies()
 
     def memo(self) -> dict[int, Any]:
         """The twins as ``copy.deepcopy`` wants them."""
@@ -197,7 +195,7 @@ class Mirror:
         self._pairs[id(real)] = (real, twin)
         self._twins.add(id(twin))
         if self._taken is not None and isinstance(twin, torch.Tensor):
-            self._taken.add(tensors.storage_key(twin))
+            self._taken.add(storage_key(twin))
         self._paths[id(real)] = path
 
     def adopt(self, real: Any, existing: Any, path: str) -> None:
@@ -214,7 +212,7 @@ class Mirror:
             if not fits or isinstance(real, torch.nn.Parameter) or existing.requires_grad:
                 return
             # Writing to it must not write to a parameter or to another twin.
-            if tensors.storage_key(existing) in self._twin_storages():
+            if storage_key(existing) in self._twin_storages():
                 return
         elif type(real) is not type(existing) or not isinstance(real, _ADOPTED):
             return
@@ -223,7 +221,7 @@ class Mirror:
     def _twin_storages(self) -> set[int | None]:
         if self._taken is None:
             twins = (twin for _, twin in self._pairs.values())
-            found = (tensors.storage_key(t) for t in twins if isinstance(t, torch.Tensor))
+            found = (storage_key(t) for t in twins if isinstance(t, torch.Tensor))
             self._taken = set(found)
         return self._taken
 
@@ -243,35 +241,34 @@ class Mirror:
 
     def _tensor(self, real: torch.Tensor, path: str) -> torch.Tensor:
         known = self.known(real)
-        base = None if self.keeps or self._widens else self._storages.base_given(real)
+        base = None if self.keeps else self._storages.base_given(real)
         if known is None and base is not None:
             twin = tensors.as_view(real, base, self.reflect(base, path))
             self.remember(real, twin, path, keep=False)
             return twin
-        if known is not None:
-            twin = self._updated(real, known)
-        elif self.keeps or self._state_storages.holds(real):
-            twin = tensors.copy_tensor(real, self._state_storages)
-        else:
-            twin = tensors.copy_tensor(real, self._storages)
-        if self.copies_gradients and not self._widens:
-            tensors.copy_gradient(real, twin)
-        if self._widens:
-            twin = tensors.widened(twin, self._rounding)
         keep = self.keeps or known is not None
-        if not keep and twin.requires_grad:
-            self._leaves.append((path, twin))
-            if not real.is_leaf:
-                twin = tensors.as_non_leaf(twin)
+        if known is not None:
+            twin = leaf = self._updated(real, known)
+        else:
+            of_state = self.keeps or self._state_storages.holds(real)
+            storages = self._state_storages if of_state else self._storages
+            if keep or not real.requires_grad:
+                twin = leaf = tensors.copy_tensor(real, storages)
+            else:
+                twin, leaf = tensors.copy_differentiable(real, storages)
+        if self.copies_gradients and self._widening is None:
+            tensors.copy_gradient(real, leaf)
+        if not keep and leaf.requires_grad:
+            self._leaves.append((path, leaf))
         self.remember(real, twin, path, keep=keep)
         return twin
 
     def _updated(self, real: torch.Tensor, twin: torch.Tensor) -> torch.Tensor:
         if not tensors.same_form(real, twin):
-            return tensors.copy_tensor(real, tensors.StorageCopies([real]))
+            return tensors.copy_tensor(real, StorageCopies([real], self._widening))
         with torch.inference_mode(twin.is_inference()), torch.no_grad():
             twin.copy_(real)
-        return twin
+        return twin if self._widening is None else self._widening(twin)
 
     def _parameter(self, real: Any, path: str) -> torch.nn.Parameter:
         twin: Any = self.known(real)
@@ -288,8 +285,8 @@ class Mirror:
         if twin.requires_grad != real.requires_grad:
             twin.requires_grad_(real.requires_grad)
         # Most only read a gradient, if they look at it at all.
-        if self._widens and real.grad is not None:
-            twin.grad = tensors.widened(real.grad.detach().clone(), self._rounding)
+        if self._widening is not None and real.grad is not None:
+            twin.grad = self._widening(real.grad.detach().clone())
         elif self.copies_gradients or not self.shares_parameters:
             tensors.copy_gradient(real, twin)
         else:
@@ -298,8 +295,8 @@ class Mirror:
         return twin  # type: ignore[no-any-return]
 
     def _data(self, real: torch.nn.Parameter) -> torch.Tensor:
-        if self._widens:
-            return tensors.widened(real.detach(), self._rounding)
+        if self._widening is not None:
+            return self._widening(real.detach())
         return real.detach() if self.shares_parameters else real.detach().clone()
 
 

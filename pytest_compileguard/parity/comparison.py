@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from pytest_compileguard.isolation.tensors import is_plain
+from pytest_compileguard.isolation.storages import is_plain
 
 # The defaults of torch.testing.assert_close (its documentation lists them), needed where a
 # test gives only one of the two.

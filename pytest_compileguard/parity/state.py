@@ -13,7 +13,7 @@ import torch
 
 from pytest_compileguard.isolation.functions import assigned_values
 from pytest_compileguard.isolation.objects import attributes_of, is_compiler_mark
-from pytest_compileguard.isolation.tensors import memory_key
+from pytest_compileguard.isolation.storages import memory_key
 from pytest_compileguard.parity.gradients import NamedTensor
 from pytest_compileguard.parity.leaves import leaves_of, tensors_of
 

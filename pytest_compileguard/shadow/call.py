@@ -12,10 +12,12 @@ import torch
 from torch.utils import _pytree as pytree
 
 from pytest_compileguard import dynamo
+from pytest_compileguard.errors import IsolationError
 from pytest_compileguard.isolation.ambient import Ambient
 from pytest_compileguard.isolation.mirror import Mirror
 from pytest_compileguard.isolation.quiet import silenced
 from pytest_compileguard.isolation.surroundings import Scene
+from pytest_compileguard.isolation.widening import Widening
 from pytest_compileguard.parity.comparison import IncomparableError, Tolerance, compare
 from pytest_compileguard.parity.draws import Draw, Recording, Replaying, UnrepeatableError
 from pytest_compileguard.parity.gradients import Cotangents, NamedTensor
@@ -115,6 +117,8 @@ class ComparedCall:
                 draws = recorded
             self.scene.restore()
             return run_in_float64(made_by, self.snapshot, self.cotangents, seed, draws)
+        except IsolationError as error:
+            return str(error)
         finally:
             found.restore()
 
@@ -188,8 +192,7 @@ def run_in_float64(
     mirror = Mirror(
         share_parameters=True,
         compiled_form=dynamo.compiled_form,
-        widens=True,
-        rounding=rounding,
+        widening=Widening(rounding),
     )
     wide = {p: t.to(_wide(t.dtype)) for p, t in cotangents.by_path.items()}
     drawing = Replaying(draws) if draws else contextlib.nullcontext()

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from pytest_compileguard.isolation.tensors import is_plain
+from pytest_compileguard.isolation.storages import is_plain
 from pytest_compileguard.parity.leaves import leaves_of
 from pytest_compileguard.shadow.call import Prepared
 from pytest_compileguard.timing.conditions import VoidError
