@@ -39,19 +39,27 @@ def copy_differentiable(
     """
     base: torch.Tensor | None = tensor._base if is_plain(tensor) else None  # noqa: SLF001  # no public name
     # The gradient of what lies in memory more than once is a sum, which a leaf of its own has not.
-    flat = base is not None and not tensor.is_leaf and may_overlap(tensor)
+    flat = base is not None and not is_leaf(tensor) and may_overlap(tensor)
     leaf = storages.whole(tensor).requires_grad_() if flat else copy_tensor(tensor, storages)
-    if tensor.is_leaf or not leaf.requires_grad:
+    if is_leaf(tensor) or not leaf.requires_grad:
         return leaf, leaf
     # Whatever mode the call is made in, its argument was made before.
     with torch.inference_mode(mode=False), torch.enable_grad():
-        twin = leaf if base is not None and base.is_leaf else _as_non_leaf(leaf)
+        twin = leaf if base is not None and is_leaf(base) else _as_non_leaf(leaf)
         if flat:
             twin = twin.as_strided(tensor.size(), tensor.stride(), storages.offset(tensor))
         elif base is not None:
             twin = twin.view(twin.size())
     copy_attributes(tensor, twin)
     return twin, leaf
+
+
+def is_leaf(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is a leaf; not one whose history torch forbids to look at."""
+    try:
+        return tensor.is_leaf
+    except RuntimeError:  # made in no_grad mode, where its base was written to since
+        return False
 
 
 def copy_attributes(tensor: torch.Tensor, twin: torch.Tensor) -> None:
@@ -63,7 +71,7 @@ def copy_attributes(tensor: torch.Tensor, twin: torch.Tensor) -> None:
 
 def copy_gradient(real: torch.Tensor, twin: torch.Tensor) -> None:
     """Give the twin of a leaf a gradient of its own, which a backward in the call adds to."""
-    if real.is_leaf and twin.is_leaf and real.requires_grad:
+    if is_leaf(real) and is_leaf(twin) and real.requires_grad:
         twin.grad = None if real.grad is None else real.grad.detach().clone()
 
 

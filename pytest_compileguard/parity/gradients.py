@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 import torch
 
+from pytest_compileguard.isolation.tensors import is_leaf
+
 NamedTensor = tuple[str, torch.Tensor]
 
 
@@ -18,7 +20,7 @@ class Cotangents(NamedTuple):
 
 def differentiable(outputs: Sequence[NamedTensor]) -> list[NamedTensor]:
     """The outputs that a backward pass can start from."""
-    return [(path, t) for path, t in outputs if t.requires_grad and t.grad_fn is not None]
+    return [(path, t) for path, t in outputs if t.requires_grad and not is_leaf(t)]
 
 
 def make_cotangents(outputs: Sequence[NamedTensor], seed: int) -> Cotangents:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from pytest_compileguard.isolation.mirror import Mirror
+from pytest_compileguard.isolation.tensors import is_leaf
 from pytest_compileguard.observation import MismatchKind
 from pytest_compileguard.parity.gradients import (
     Cotangents,
@@ -74,7 +75,7 @@ def run_side(
     state = mirror.state()
     known = [(p, t) for p, t in state.values() if isinstance(t, torch.Tensor)]
     met = [*tensors_of(outputs), *tensors_of(arguments), *leaves, *known, *new_tensors(state)]
-    accumulated = [(p, t.grad) for p, t in _unique(met) if t.is_leaf or t.retains_grad]
+    accumulated = [(p, t.grad) for p, t in _unique(met) if is_leaf(t) or t.retains_grad]
     found, gradient_error = [], None
     weights = Cotangents({})
     if torch.is_grad_enabled() and not error:
@@ -107,7 +108,7 @@ def _argument_leaves(
 def _trainable(mirror: Mirror) -> list[NamedTensor]:
     state = mirror.state().values()
     return [
-        (p, t) for p, t in state if isinstance(t, torch.Tensor) and t.is_leaf and t.requires_grad
+        (p, t) for p, t in state if isinstance(t, torch.Tensor) and is_leaf(t) and t.requires_grad
     ]
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from pytest_compileguard import dynamo
+from pytest_compileguard.isolation.tensors import is_leaf
 from pytest_compileguard.observation import Departure, Reproduction
 from pytest_compileguard.parity.comparison import Tolerance
 from pytest_compileguard.plan import OWN_BACKEND, Plan
@@ -168,7 +169,7 @@ def _tolerances(given: Tolerance) -> dict[str, tuple[float, float]]:
 def _non_leaves(failed: ComparedCall) -> list[int | str]:
     args, kwargs, _ = failed.snapshot.copies
     named: list[tuple[int | str, Any]] = [*enumerate(args), *kwargs.items()]
-    return [n for n, value in named if isinstance(value, torch.Tensor) and not value.is_leaf]
+    return [n for n, value in named if isinstance(value, torch.Tensor) and not is_leaf(value)]
 
 
 def _program(settings: dict[str, Any], plan: Plan, departure: Departure | None) -> str:

@@ -131,3 +131,14 @@ def test_no_float64_reference_for_memory_that_is_read_as_two_kinds_of_numbers() 
     x = torch.randn(4)
     checked = check(write_first, (x, x.view(torch.float16)), backend=stale)
     assert "memory that is read as two kinds of numbers can't be widened" in checked.told
+
+
+def test_view_whose_history_torch_forbids_to_look_at() -> None:
+    def write_to_view(x: torch.Tensor) -> torch.Tensor:
+        view = x.view(-1)
+        view.add_(1)
+        return view
+
+    with torch.no_grad():
+        checked = check(write_to_view, (torch.randn(2, 3, requires_grad=True),))
+    assert checked.verdict.outcome == "passed", checked.told

@@ -60,14 +60,14 @@ def _results(value: Any, args: tuple[Any, ...]) -> Seen:
 
 
 def _gradients(value: Any, args: tuple[Any, ...], ends: list[torch.Tensor]) -> Seen:
+    if not (torch.is_grad_enabled() and ends):
+        return []
     leaves = leaves_of((value, args), "result", objects=True)
     tensors = [leaf.value for leaf in leaves if isinstance(leaf.value, torch.Tensor)]
-    starts = [t for t in tensors if t.requires_grad and t.grad_fn is not None]
-    if not (torch.is_grad_enabled() and starts and ends):
-        return []
-    weights = [torch.ones_like(t) for t in starts]
     try:
-        found = torch.autograd.grad(starts, ends, weights, allow_unused=True)
+        starts = [t for t in tensors if t.requires_grad and t.grad_fn is not None]
+        weights = [torch.ones_like(t) for t in starts]
+        found = torch.autograd.grad(starts, ends, weights, allow_unused=True) if starts else ()
     except Exception as error:  # noqa: BLE001  # compared like any result
         return [("error of the gradients", error)]
     return [("gradient", _bits(gradient)) for gradient in found]
