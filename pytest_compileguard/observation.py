@@ -193,6 +193,8 @@ class Mismatch(Record):
     """What differs: greatest difference, its index, both values, the tolerance."""
     against: Literal["eager", "reference"] = "eager"
     """What the compiled side was held against: eager, or another implementation."""
+    eager_agrees: bool | None = None
+    """Whether the eager target agrees with that other implementation where compiled does not."""
 
 
 class GraphPlace(Record):

@@ -18,6 +18,10 @@ _MOST_MISMATCHES = 5
 _IF_ROUNDING = (
     "if this is rounding, widen rtol= and atol=; else seek code that asks whether it is compiled"
 )
+_IF_OWN = (
+    "if this is rounding, widen rtol= and atol=; else mend the target, which computes something "
+    "else than the reference"
+)
 _REMEDIES: dict[MismatchKind, str] = {
     "value": _IF_ROUNDING,
     "gradient": _IF_ROUNDING,
@@ -70,7 +74,6 @@ def _differs(seen: ParityObservation, calls: int) -> Finding:
     message = f"compiled differs from {message}"
     if not by_side["eager"]:
         message += "; eager agrees with compiled"
-    kinds = dict.fromkeys(mismatch.kind for mismatch in seen.mismatches)
     return Finding(
         metric="parity",
         status="failed",
@@ -78,10 +81,43 @@ def _differs(seen: ParityObservation, calls: int) -> Finding:
         evidence=(
             *first_of([_line(m) for m in seen.mismatches], _MOST_MISMATCHES),
             *(departure_lines(seen.departure) if seen.departure else ()),
+            *_whose_fault(seen.mismatches),
             *(reproduction_lines(seen.reproduction) if seen.reproduction else ()),
         ),
-        remedy="\n".join(dict.fromkeys(_REMEDIES[kind] for kind in kinds if kind in _REMEDIES)),
+        remedy="\n".join(dict.fromkeys(filter(None, map(_remedy, seen.mismatches)))),
     )
+
+
+def _remedy(mismatch: Mismatch) -> str:
+    return _IF_OWN if mismatch.eager_agrees is False else _REMEDIES.get(mismatch.kind, "")
+
+
+def _whose_fault(mismatches: tuple[Mismatch, ...]) -> tuple[str, ...]:
+    """Say of a difference from the reference whether it is there before anything is compiled."""
+    departing = {m.call for m in mismatches if m.against == "eager"}
+    of_reference = [m for m in mismatches if m.against == "reference"]
+    own = dict.fromkeys(m.path for m in of_reference if not m.eager_agrees)
+    added_up = dict.fromkeys(
+        m.path for m in of_reference if m.eager_agrees and m.call not in departing
+    )
+    lines = []
+    if own:
+        where = "there" if len(own) == len({m.path for m in of_reference}) else f"in {_few(own)}"
+        lines.append(
+            f"eager differs from the reference {where} too: the fault lies in the target's own "
+            "code, not in the compiler"
+        )
+    if added_up:
+        lines.append(
+            f"in {_few(added_up)} eager agrees with both compiled and the reference: two "
+            "differences, each within the tolerance, add up"
+        )
+    return tuple(lines)
+
+
+def _few(paths: dict[str, None]) -> str:
+    more = len(paths) - _MOST_MISMATCHES
+    return ", ".join([*paths][:_MOST_MISMATCHES]) + (f" and {more} more" if more > 0 else "")
 
 
 def _line(mismatch: Mismatch) -> str:

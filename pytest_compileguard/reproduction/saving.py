@@ -19,7 +19,7 @@ from pytest_compileguard.observation import Departure, Reproduction
 from pytest_compileguard.parity.comparison import Tolerance
 from pytest_compileguard.plan import OWN_BACKEND, Plan
 from pytest_compileguard.reproduction import script
-from pytest_compileguard.reproduction.importing import import_roots, place_of
+from pytest_compileguard.reproduction.importing import Place, import_roots, place_of
 from pytest_compileguard.shadow.call import ComparedCall
 
 _MOST_IN_NAME = 80
@@ -35,7 +35,12 @@ _BLANK = "SETTINGS: dict[str, Any] = {}\n"
 
 
 def save(
-    failed: ComparedCall, target: Any, plan: Plan, departure: Departure | None, root: Path
+    failed: ComparedCall,
+    target: Any,
+    plan: Plan,
+    root: Path,
+    departure: Departure | None = None,
+    reference: Any = None,
 ) -> Reproduction:
     """Write the files into a folder of the check; say where, or why that failed.
 
@@ -43,14 +48,15 @@ def save(
         failed: The call, with its snapshot.
         target: What the test guards; its snapshot is a copy.
         plan: Of the check.
-        departure: What locating found.
         root: Folder of all reproductions.
+        departure: What locating found.
+        reference: Another implementation that the call differs from.
     """
     folder = root / safe_name(plan.key)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         failed.restore_parameters()
-        settings = _settings(failed, target, plan, folder)
+        settings = _settings(failed, target, plan, folder, reference)
         file = folder / "reproduce.py"
         file.write_text(_program(settings, plan, departure), encoding="utf-8")
     except OSError as error:
@@ -67,23 +73,27 @@ def safe_name(key: str) -> str:
     return f"{readable[-_MOST_IN_NAME:].strip('_')}-{digest}"
 
 
-def _settings(failed: ComparedCall, target: Any, plan: Plan, folder: Path) -> dict[str, Any]:
+def _settings(
+    failed: ComparedCall, target: Any, plan: Plan, folder: Path, reference: Any
+) -> dict[str, Any]:
     missing: list[str] = []
     weights_only = _save_call(failed, folder / "call.pt", missing)
-    place = place_of(target) if isinstance(target, types.FunctionType) else None
-    if place is None:
-        _save_target(failed.snapshot.target, folder / "target.pt", missing)
-    else:
-        (folder / "target.pt").unlink(missing_ok=True)
+    place = _save_target(target, failed.snapshot.target, folder / "target.pt", missing)
+    other = None
+    if reference is not None:
+        other = _save_target(reference, reference, folder / "reference.pt", missing)
     backend, arguments = _compile_arguments(plan, missing)
     notes = []
     if place is not None and failed.snapshot.target is not target:
         notes.append(f"globals of {place[0]} are as its import makes them, not as they were")
     modules = [place[0] if place else type(failed.snapshot.target).__module__]
     modules += [backend[0]] if backend else []
+    modules += [] if reference is None else [other[0] if other else type(reference).__module__]
     modes = failed.ambient
     return {
         "target": place,
+        "has_reference": reference is not None,
+        "reference": other,
         "compile": arguments,
         "backend": backend,
         "tolerances": _tolerances(Tolerance(plan.rtol, plan.atol)),
@@ -117,12 +127,17 @@ def _save_call(failed: ComparedCall, file: Path, missing: list[str]) -> bool:
     return True
 
 
-def _save_target(target: Any, file: Path, missing: list[str]) -> None:
-    if problem := _saved(target, file):
+def _save_target(target: Any, copied: Any, file: Path, missing: list[str]) -> Place | None:
+    """Say where a function is imported from; save what can't be."""
+    place = place_of(target) if isinstance(target, types.FunctionType) else None
+    if place is not None:
+        file.unlink(missing_ok=True)
+    elif problem := _saved(copied, file):
         missing.append(
-            "the target can't be imported by name nor saved: put it into a module, and call it "
-            f"here in place of loaded_target() ({problem})"
+            f"the {file.stem} can't be imported by name nor saved: put it into a module, and call "
+            f"it here in place of loaded_{file.stem}() ({problem})"
         )
+    return place
 
 
 def _saved(value: Any, file: Path) -> str:

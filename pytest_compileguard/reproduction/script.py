@@ -1,5 +1,6 @@
 """Makes one call twice, eager and compiled, and prints where the two differ.
 
+Where another implementation is given, the compiled side is held against that too.
 Exit code 1: they differ. 0: they agree. 2: something is missing, and this says what.
 It needs torch and the code under test; a step of training needs pytest-compileguard too.
 """
@@ -30,17 +31,21 @@ def main() -> int:
     if SETTINGS["missing"]:
         return 2
     sys.path[:0] = [str((HERE / root).resolve()) for root in SETTINGS["roots"]]
-    differences = compared(side(compiled=True), side(compiled=False))
+    actual = side(loaded_target(), compiled=True)
+    differences = compared(actual, side(loaded_target()))
+    if SETTINGS["has_reference"]:
+        other = results(side(loaded_reference()), actual)
+        differences += compared(results(actual, other), other, against="reference")
     for difference in differences:
         print(difference)  # noqa: T201
     print(f"differences: {len(differences)}" if differences else "no difference")  # noqa: T201
     return 1 if differences else 0
 
 
-def side(*, compiled: bool) -> dict[str, Any]:
+def side(target: Any, *, compiled: bool = False) -> dict[str, Any]:
     """Make the call from what was saved; the values that are to be compared, by name."""
     saved = torch.load(HERE / "call.pt", weights_only=SETTINGS["weights_only"])
-    target = made = loaded_target()
+    made = target
     if compiled:
         arguments = dict(SETTINGS["compile"])
         if SETTINGS["backend"]:
@@ -82,20 +87,36 @@ def called(made: Any, target: Any, args: list[Any], kwargs: dict[str, Any]) -> d
     return values | {"random numbers drawn": torch.get_rng_state()}
 
 
-def compared(actual: dict[str, Any], expected: dict[str, Any]) -> list[str]:
+def results(values: dict[str, Any], others: dict[str, Any]) -> dict[str, Any]:
+    """What a caller gets from any implementation: not its state, nor where results lie."""
+    return {
+        name: value
+        for name, value in values.items()
+        if name == "exception"
+        or (name.startswith("output") and not name.endswith(" after the call"))
+        or name.startswith("argument[")
+        or (name.startswith("gradient of ") and name in others)
+    }
+
+
+def compared(actual: dict[str, Any], expected: dict[str, Any], against: str = "eager") -> list[str]:
     """Say in which values the two sides differ."""
     names = dict.fromkeys([*expected, *actual])
-    texts = ((name, difference(name, actual.get(name), expected.get(name))) for name in names)
-    return [f"{name}: {text}" for name, text in texts if text]
+    texts = (
+        (name, difference(name, actual.get(name), expected.get(name), against)) for name in names
+    )
+    place = "" if against == "eager" else f" against the {against}"
+    return [f"{name}{place}: {text}" for name, text in texts if text]
 
 
-def difference(name: str, actual: Any, expected: Any) -> str:
+def difference(name: str, actual: Any, expected: Any, against: str) -> str:
     """Say how two values differ; empty if they agree."""
     tensors = isinstance(actual, torch.Tensor), isinstance(expected, torch.Tensor)
     if not all(tensors):
         same = not any(tensors) and (actual is expected or repr(actual) == repr(expected))
-        return "" if same else f"compiled {actual!r}, eager {expected!r}"
-    if actual.requires_grad != expected.requires_grad:
+        return "" if same else f"compiled {actual!r}, {against} {expected!r}"
+    strict = against == "eager"
+    if strict and actual.requires_grad != expected.requires_grad:
         return f"requires_grad: compiled {actual.requires_grad}, eager {expected.requires_grad}"
     # Where the test says nothing, torch.testing decides.
     rtol, atol = SETTINGS["tolerances"].get(str(expected.dtype), (None, None))
@@ -104,7 +125,7 @@ def difference(name: str, actual: Any, expected: Any) -> str:
             actual.detach(),
             expected.detach(),
             equal_nan=True,
-            check_stride=name.startswith("output") and expected.numel() > 0,
+            check_stride=strict and name.startswith("output") and expected.numel() > 0,
             rtol=rtol,
             atol=atol,
         )
@@ -171,10 +192,20 @@ def fresh(argument: Any, name: int | str) -> Any:
 
 def loaded_target() -> Any:
     """Import the target, or load the copy that was saved of it."""
-    if SETTINGS["target"]:
-        return imported(SETTINGS["target"])
+    return loaded("target")
+
+
+def loaded_reference() -> Any:
+    """Import the other implementation, or load the copy that was saved of it."""
+    return loaded("reference")
+
+
+def loaded(name: str) -> Any:
+    """Import one of the two, or load its copy."""
+    if SETTINGS[name]:
+        return imported(SETTINGS[name])
     # A pickle runs code when it is loaded: it is as trusted as the tests that wrote it.
-    return torch.load(HERE / "target.pt", weights_only=False)
+    return torch.load(HERE / f"{name}.pt", weights_only=False)
 
 
 def imported(place: tuple[str, str]) -> Any:

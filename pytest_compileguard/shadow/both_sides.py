@@ -77,6 +77,8 @@ class Shadow:
         self.last: Timeable | None = None
         self.failed: ComparedCall | None = None
         """The first call whose two sides differ."""
+        self._differs_from_other: ComparedCall | None = None
+        """The first one whose sides agree, but not with the other implementation."""
 
     @property
     def compiled_already(self) -> bool:
@@ -114,7 +116,8 @@ class Shadow:
                     self._shadow(made, sides, before, modes)
                 if written := shared.written("the compiled code"):
                     # Once more, it would write to them again.
-                    made.problem, self.failed = written, None
+                    made.problem = written
+                    self.failed = self._differs_from_other = None
         except torch.OutOfMemoryError as error:
             made.problem = explain_error(error)[0]
         except Exception as error:  # noqa: BLE001  # the check fails by it, the test goes on
@@ -208,9 +211,11 @@ class Shadow:
 
     def save(self, plan: Plan, departure: Departure | None) -> Reproduction | None:
         """Save the first failing call, if the plan says where to."""
-        if self.failed is None or plan.artifacts is None:
+        failed = self.failed or self._differs_from_other
+        if failed is None or plan.artifacts is None:
             return None
-        return save(self.failed, self._target, plan, departure, plan.artifacts)
+        reference = self._other.reference if self._other and self.failed is None else None
+        return save(failed, self._target, plan, plan.artifacts, departure, reference)
 
     def _compile_again(self, twin: Any) -> Any:
         return compiled_again(twin, self._target, self._plan.arguments.given)
@@ -269,9 +274,11 @@ class Shadow:
         told = actual.error is None and not has_lazy_parameters(snapshot)
         if told and not left.random.same_tensors_drawn(drawn.random):
             comparison.report_random_state()
+        other, sound = None, not made.parity.mismatches
+        if self._other is not None:
+            other = self._other.compare(made, expected, actual, failed)
         if made.parity.mismatches:
-            self._keep(failed)
-        other = self._other.compare(made, actual, failed) if self._other is not None else None
+            self._keep(failed, sound=sound)
         if expected.error is None:
             self.last = Timeable(
                 call=made.index,
@@ -281,9 +288,18 @@ class Shadow:
                 device=device_of(expected, eager),
             )
 
-    def _keep(self, failed: ComparedCall) -> None:
-        """Keep the first failing call; snapshots of those to come are taken by another mirror."""
-        if self._mirrors is not None and self.failed is None:
-            self.failed = dataclasses.replace(failed, parameters=held_parameters(failed.snapshot))
-            kept, *sides = self._mirrors
-            self._mirrors = (kept.fresh(), sides[0], sides[1])
+    def _keep(self, failed: ComparedCall, *, sound: bool) -> None:
+        """Keep the first failing call; snapshots of those to come are taken by another mirror.
+
+        A call that is ``sound`` differs from the other implementation alone.
+        """
+        known = self.failed or (self._differs_from_other if sound else None)
+        if self._mirrors is None or known is not None:
+            return
+        kept = dataclasses.replace(failed, parameters=held_parameters(failed.snapshot))
+        if sound:
+            self._differs_from_other = kept
+        else:
+            self.failed = kept
+        snapshot, eager, twin = self._mirrors
+        self._mirrors = (snapshot.fresh(), eager, twin)

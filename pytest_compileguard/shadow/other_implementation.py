@@ -17,7 +17,7 @@ from pytest_compileguard.isolation.mirror import Mirror
 from pytest_compileguard.isolation.quiet import silenced
 from pytest_compileguard.observation import Mismatch
 from pytest_compileguard.parity.side import Side
-from pytest_compileguard.parity.sides import SideComparison
+from pytest_compileguard.parity.sides import CallParity, SideComparison
 from pytest_compileguard.plan import Plan
 from pytest_compileguard.shadow.call import ComparedCall, Prepared, ShadowCall
 
@@ -27,7 +27,7 @@ class OtherImplementation:
 
     def __init__(self, plan: Plan, reference: Callable[..., Any]) -> None:
         self._plan = plan
-        self._reference = reference
+        self.reference = reference
         self._mirror = Mirror(share_parameters=True, compiled_form=dynamo.compiled_form)
         self._prepared: Prepared | None = None
 
@@ -35,11 +35,13 @@ class OtherImplementation:
         self, args: tuple[Any, ...], kwargs: dict[str, Any], names: tuple[str, ...]
     ) -> None:
         """Copy the reference and the arguments as they are before the call."""
-        twin = self._mirror.target(self._reference)
+        twin = self._mirror.target(self.reference)
         copies = self._mirror.arguments(args, kwargs, names)
         self._prepared = Prepared(target=twin, mirror=self._mirror, copies=copies, names=names)
 
-    def compare(self, made: ShadowCall, compiled: Side, call: ComparedCall) -> Prepared | None:
+    def compare(
+        self, made: ShadowCall, eager: Side, compiled: Side, call: ComparedCall
+    ) -> Prepared | None:
         """Make the call by the reference, add what differs; the call, for timing."""
         prepared = self._prepared
         if prepared is None or made.parity is None:
@@ -48,22 +50,33 @@ class OtherImplementation:
         with silenced(), dynamo.eager_stance():
             side = prepared.run(call.cotangents)
         self._mirror.release()
-        comparison = SideComparison(
-            call=made.index,
-            tolerance=call.tolerance,
-            reference=lambda seed: call.in_float64(seed, self._reference),
-            tf32=call.tf32,
-            epsilon=call.epsilon,
-        )
-        found = comparison.compare_results(side, compiled)
+        found = self._compared(side, compiled, call)
         made.parity.leaves += found.leaves
         made.parity.gradients += found.gradients
         made.parity.disputed += found.disputed
         made.parity.unchecked |= found.unchecked
-        made.parity.mismatches += [_against_reference(mismatch) for mismatch in found.mismatches]
+        if found.mismatches:
+            # Whose fault it is: the compiler's, or that of the code as it stands.
+            odd = {mismatch.path for mismatch in self._compared(side, eager, call).mismatches}
+            made.parity.mismatches += [
+                _against_reference(mismatch, eager_agrees=mismatch.path not in odd)
+                for mismatch in found.mismatches
+            ]
         return prepared if side.error is None else None
 
+    def _compared(self, reference: Side, target: Side, call: ComparedCall) -> CallParity:
+        comparison = SideComparison(
+            call=call.index,
+            tolerance=call.tolerance,
+            reference=lambda seed: call.in_float64(seed, self.reference),
+            tf32=call.tf32,
+            epsilon=call.epsilon,
+        )
+        return comparison.compare_results(reference, target)
 
-def _against_reference(mismatch: Mismatch) -> Mismatch:
+
+def _against_reference(mismatch: Mismatch, *, eager_agrees: bool) -> Mismatch:
     message = mismatch.message.replace("eager", "reference")
-    return msgspec.structs.replace(mismatch, message=message, against="reference")
+    return msgspec.structs.replace(
+        mismatch, message=message, against="reference", eager_agrees=eager_agrees
+    )

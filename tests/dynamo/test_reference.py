@@ -72,6 +72,11 @@ def test_wrong_gradient_of_the_target_itself() -> None:
     assert "compiled differs from the reference in 1 of 1 call; eager agrees" in checked.told
     assert re.search(r"gradient of x against the reference: .* reference -?\d", checked.told)
     assert parity_of(checked).departure is None
+    assert mismatch.eager_agrees is False
+    told = checked.told
+    assert "the fault lies in the target's own code, not in the compiler" in told
+    assert "else mend the target" in told
+    assert "asks whether it is compiled" not in told
 
 
 def test_tolerance_is_that_of_the_check() -> None:
@@ -91,6 +96,47 @@ def test_compiled_is_held_against_eager_all_the_same() -> None:
     departure = parity_of(checked).departure
     assert departure is not None
     assert departure.stage == "test_compiled_is_held_against_eager_all_the_same.<locals>.wrong"
+    assert all(m.eager_agrees for m in parity_of(checked).mismatches if m.against == "reference")
+    assert "own code" not in checked.told
+
+
+def test_fault_of_the_compiler_is_located_though_an_earlier_call_has_one_of_the_target() -> None:
+    def wrong_where_large(graph: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
+        del inputs
+        return lambda *args: [
+            out * 2 if isinstance(out, torch.Tensor) and out.numel() > 9 else out
+            for out in graph(*args)
+        ]
+
+    def target(x: torch.Tensor) -> torch.Tensor:
+        return x.sin() + (x.numel() < 9)
+
+    calls = (torch.ones(3),), (torch.ones(12),)
+    checked = check(target, *calls, reference=torch.sin, backend=wrong_where_large)
+    departure = parity_of(checked).departure
+    assert departure is not None
+    assert departure.call == 1
+    assert departure.stage is not None
+    assert "the fault lies in the target's own code" in checked.told
+    assert [
+        (m.call, m.against, m.eager_agrees) for m in parity_of(checked).mismatches if m.call == 0
+    ] == [(0, "reference", False)]
+
+
+def test_two_differences_that_add_up_are_nobodys_fault() -> None:
+    """Compiled is just within the tolerance of eager, and eager of the reference."""
+
+    def off(graph: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
+        del inputs
+        return lambda *args: [out + 8e-3 for out in graph(*args)]
+
+    def reference(x: torch.Tensor) -> torch.Tensor:
+        return x.sin() - 8e-3
+
+    checked = check(torch.sin, (torch.ones(3),), reference=reference, backend=off, atol=1e-2)
+    (mismatch,) = parity_of(checked).mismatches
+    assert mismatch.eager_agrees is True
+    assert "in output eager agrees with both compiled and the reference" in checked.told
 
 
 class Scaled(nn.Module):

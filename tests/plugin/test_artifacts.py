@@ -46,6 +46,9 @@ def copied(graph, inputs):
 def sine(x, *, scale=1):
     return x.sin() * scale
 
+def shifted(x):
+    return (x + 1).sin()
+
 def counting(x, total):
     total.add_(x.sum())
     return x * 2
@@ -123,6 +126,12 @@ SHOWN = {
     "compileguard(two_faced, backend='aot_eager', dynamic=False)(ones(2))": "output: Tensor-likes",
     "m = Net(); compileguard.training(m, torch.optim.SGD(m.parameters(), lr=1), total, "
     "backend=wrong_gradient)({'x': {'in': ones(2, 3)}})": "linear.weight.grad: Tensor-likes",
+    "compileguard(sine, backend='eager', reference=shifted)(ones(2))": (
+        "output against the reference: Tensor-likes"
+    ),
+    "compileguard(Net(), backend='eager', reference=Net())({'in': ones(2, 3)})": (
+        "output['out'] against the reference: Tensor-likes"
+    ),
     "compileguard(sine, backend=scaled)((x := ones(2, requires_grad=True)) * 1)": "gradient of",
 }
 
