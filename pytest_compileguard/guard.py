@@ -15,7 +15,7 @@ from pytest_compileguard.plan import Plan, make_plan
 from pytest_compileguard.progress import Progress
 from pytest_compileguard.spec import CompileCheck, Limits, override, with_mode
 from pytest_compileguard.target import is_coroutine, target_name
-from pytest_compileguard.training_step import TrainingStep
+from pytest_compileguard.training_step import TrainingStep, Turns, eager_step, refuse_ways
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -108,7 +108,7 @@ class CompileGuard:
         self.checks.append(check)
         return GuardedCallable(self, check)
 
-    def training(
+    def training(  # noqa: PLR0913  # each is one way to train
         self,
         model: Callable[..., Any],
         optimizer: Any,
@@ -116,6 +116,9 @@ class CompileGuard:
         *,
         compile_optimizer: bool = False,
         set_to_none: bool = True,
+        scaler: Any = None,
+        before_step: Callable[[Any], object] | None = None,
+        accumulate: int = 1,
         **limits: Unpack[Limits],
     ) -> GuardedTraining | Callable[..., Any]:
         """Guard steps of training: ``step = compileguard.training(model, optimizer, loss_fn)``.
@@ -132,6 +135,11 @@ class CompileGuard:
             compile_optimizer: Whether the check compiles the optimizer's ``step`` too. On a GPU
                 the optimizer is made ``capturable`` first, as compiling it does.
             set_to_none: As that of ``optimizer.zero_grad``.
+            scaler: A ``torch.amp.GradScaler``: scales the loss, unscales the gradients, and steps
+                the optimizer unless they are infinite.
+            before_step: Called with the model between the (unscaled) gradients and the step, to
+                clip gradients for instance. It is not compiled.
+            accumulate: Calls whose gradients add up, each divided by their number, to one update.
             **limits: As those of the marker.
 
         Raises:
@@ -139,6 +147,7 @@ class CompileGuard:
         """
         origin = f"{self._nodeid}: compileguard.training"
         _refuse_parts(model, optimizer, loss_fn, origin)
+        refuse_ways(scaler, before_step, accumulate, origin)
         self._refuse_late(origin)
         compiled = _compiled_parts(model, optimizer.step)
         if compile_optimizer and any(compiled):
@@ -154,10 +163,13 @@ class CompileGuard:
             compile_optimizer=compile_optimizer,
             optimizer_is_compiled=compiled[1],
             set_to_none=set_to_none,
+            scaler=scaler,
+            before_step=before_step,
+            accumulate=accumulate,
         )
         plan = self._plan(step, limits, origin=origin)
         if self._options.disable:
-            return functools.partial(step, "whole")
+            return functools.partial(eager_step, step, Turns(accumulate))
         if step.updates_compiled:
             step.made_capturable = _make_capturable(optimizer)
         check = _load_check()(plan, step)

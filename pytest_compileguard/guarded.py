@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
-from pytest_compileguard.training_step import TrainingStep
+from pytest_compileguard.training_step import TrainingStep, Turns
 
 if TYPE_CHECKING:
     from pytest_compileguard.guard import CompileGuard
     from pytest_compileguard.runner import Check
+
+_UNTRIED = (
+    "the scaler skipped each update, so the compiled optimizer never ran: give the scaler a lower "
+    "init_scale"
+)
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -43,9 +48,12 @@ class GuardedTraining:
         self._guard = guard
         self._check = check
         self._step = step
+        self._turns = Turns(step.accumulate)
+        self._untried: list[dict[str, None]] = []
+        """Notes of the steps whose updates were skipped, until one was not."""
 
     def __call__(self, inputs: Any, *targets: Any) -> Any:
-        """Make one step.
+        """Make one step, or, where gradients accumulate, its next part.
 
         Args:
             inputs: Of the model: a tensor, a tuple of positional arguments, or a mapping.
@@ -55,12 +63,25 @@ class GuardedTraining:
             The loss, detached.
         """
         __tracebackhide__ = True
-        loss = self._guard.call(self._check, ("gradients", inputs, *targets), {})
-        if self._step.updates_compiled:
+        part, updates = self._turns.take()
+        loss = self._guard.call(self._check, (part, inputs, *targets), {})
+        if updates and self._step.updates_compiled and not self._step.overflowed:
             self._guard.call(self._check, ("update", inputs, *targets), {})
-        else:  # the same eager code on both sides
+            self._tell_untried(tried=True)
+        elif updates:  # the same eager code on both sides
+            self._tell_untried(tried=not self._step.updates_compiled)
             self._step("update", inputs, *targets)
         return loss
+
+    def _tell_untried(self, *, tried: bool) -> None:
+        """Leave a note while no update was compiled, since the scaler skipped all."""
+        if tried:
+            for notes in self._untried:
+                notes.pop(_UNTRIED, None)
+            self._untried = []
+        elif self._check.calls:
+            self._untried.append(self._check.calls[-1].notes)
+            self._untried[-1][_UNTRIED] = None
 
     def __repr__(self) -> str:
         return f"<guarded {self._check.plan.name}>"

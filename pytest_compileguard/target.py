@@ -80,6 +80,7 @@ def _functions(target: Any) -> Iterator[Any]:
     if isinstance(target, TrainingStep):
         yield from _functions(target.model)
         yield from _functions(target.loss_fn)
+        yield from _functions(target.before_step) if target.before_step else ()
     elif isinstance(target, types.MethodType):
         yield from _forwards(target.__self__)
         yield target.__func__

@@ -55,10 +55,12 @@ def train(
     steps: int = 3,
     loss_fn: Model = nn.functional.mse_loss,
     after: Callable[[], object] = lambda: None,
+    locates: bool = True,
     **arguments: Any,
 ) -> Checked:
     """Make guarded steps as a test does."""
-    guard = CompileGuard(nodeid="t.py::t", spec=CompileCheck(), options=Options(no_timing=True))
+    options = Options(no_timing=True, no_locate=not locates)
+    guard = CompileGuard(nodeid="t.py::t", spec=CompileCheck(), options=options)
     try:
         step = guard.training(model, optimizer, loss_fn, **arguments)
         for inputs, targets in batches(steps):
