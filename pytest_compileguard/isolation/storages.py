@@ -20,6 +20,14 @@ _ALIGNMENT_BYTES = 256
 _PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 
 
+class _Key(NamedTuple):
+    """Which copy of a storage a tensor is made on."""
+
+    storage: int
+    numbers: torch.dtype | None
+    """What was widened; ``None``: the bytes are those of the original."""
+
+
 class _Copy(NamedTuple):
     """The copy of a part of a storage; bytes are those of the original."""
 
@@ -28,8 +36,6 @@ class _Copy(NamedTuple):
     made: torch.UntypedStorage
     start: int
     end: int
-    numbers: torch.dtype | None
-    """What was widened; ``None``: the bytes are those of the original."""
 
     def spans(self, low: int, high: int) -> bool:
         return self.start <= low and high <= self.end
@@ -43,7 +49,9 @@ class StorageCopies:
     ) -> None:
         self.widening = widening
         self._spans: dict[int, tuple[int, int]] = {}
-        self._copies: dict[int, _Copy] = {}
+        self._copies: dict[_Key, _Copy] = {}
+        self._read: dict[int, set[tuple[int, int, torch.dtype | None]]] = {}
+        """Where tensors reach in a storage, and which numbers they read there."""
         self._given: set[int] = set()
         self._bases: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         for tensor in tensors:
@@ -108,7 +116,7 @@ class StorageCopies:
 
     def holds(self, tensor: torch.Tensor) -> bool:
         """Whether the storage of a tensor was copied already, as far as the tensor reaches."""
-        known = self._copies.get(storage_id(tensor)) if is_plain(tensor) else None
+        known = self._copies.get(self._key(tensor)) if is_plain(tensor) else None
         return known is not None and known.spans(*_span_bytes(tensor))
 
     def _widen_span(self, tensor: torch.Tensor) -> None:
@@ -118,24 +126,33 @@ class StorageCopies:
         self._spans[key] = (min(known[0], low), max(known[1], high))
 
     def _copied(self, tensor: torch.Tensor) -> _Copy:
-        key, span = storage_id(tensor), _span_bytes(tensor)
-        known, numbers = self._copies.get(key), self._numbers(tensor.dtype)
-        if known is not None and known.numbers != numbers:
-            raise IsolationError("memory that is read as two kinds of numbers can't be widened")
+        key, span = self._key(tensor), _span_bytes(tensor)
+        self._refuse_other_numbers(key, span)
+        known = self._copies.get(key)
         if known is None or not known.spans(*span):
-            known = self._copies[key] = self._copy(tensor, *self._part(key, tensor, *span), numbers)
+            known = self._copies[key] = self._copy(tensor, *self._part(tensor, *span), key.numbers)
         return known
 
-    def _numbers(self, dtype: torch.dtype) -> torch.dtype | None:
-        """What is widened in a storage: of complex numbers, their parts."""
+    def _key(self, tensor: torch.Tensor) -> _Key:
+        """The storage, and what is widened in it: of complex numbers, their parts."""
+        dtype = tensor.dtype
         if self.widening is None or not is_inexact(dtype):
-            return None
-        return dtype.to_real() if dtype.is_complex else dtype
+            return _Key(storage_id(tensor), None)
+        return _Key(storage_id(tensor), dtype.to_real() if dtype.is_complex else dtype)
 
-    def _part(self, key: int, tensor: torch.Tensor, low: int, high: int) -> tuple[int, int]:
+    def _refuse_other_numbers(self, key: _Key, span: tuple[int, int]) -> None:
+        if self.widening is None:
+            return
+        read = self._read.setdefault(key.storage, set())
+        for low, high, numbers in read:
+            if numbers != key.numbers and low < span[1] and span[0] < high:
+                raise IsolationError("memory that is read as two kinds of numbers can't be widened")
+        read.add((*span, key.numbers))
+
+    def _part(self, tensor: torch.Tensor, low: int, high: int) -> tuple[int, int]:
         """First and last byte of what is to be copied."""
         size_bytes = tensor.untyped_storage().nbytes()
-        start, end = self._spans.get(key, (0, size_bytes))
+        start, end = self._spans.get(storage_id(tensor), (0, size_bytes))
         if not start <= low <= high <= end:
             start, end = 0, size_bytes
         return start - start % _ALIGNMENT_BYTES, end
@@ -150,7 +167,7 @@ class StorageCopies:
             if self.widening is not None and numbers is not None:
                 odd = made.numel() % numbers.itemsize
                 made = self.widening(made[: made.numel() - odd].view(numbers))
-        return _Copy(storage, made.untyped_storage(), start, end, numbers)
+        return _Copy(storage, made.untyped_storage(), start, end)
 
 
 def _base_of(tensor: torch.Tensor) -> torch.Tensor | None:

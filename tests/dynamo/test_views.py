@@ -127,6 +127,20 @@ def test_float64_reference_reads_real_and_complex_numbers_in_one_memory() -> Non
     assert "no float64 reference" not in checked.told
 
 
+def test_float64_reference_of_unlike_numbers_side_by_side_in_one_storage() -> None:
+    """As loaders lay out what they read from one file."""
+    file = torch.zeros(64, dtype=torch.uint8)
+    halves, counts = file[:32].view(torch.float16), file[32:].view(torch.int64)
+
+    def off(graph: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
+        del inputs
+        return lambda *args: [out + 1 for out in graph(*args)]
+
+    checked = check(lambda a, b: a.float().sum() + b.sum(), (halves, counts), backend=off)
+    assert checked.verdict.outcome == "failed"
+    assert "no float64 reference" not in checked.told
+
+
 def test_no_float64_reference_for_memory_that_is_read_as_two_kinds_of_numbers() -> None:
     x = torch.randn(4)
     checked = check(write_first, (x, x.view(torch.float16)), backend=stale)
