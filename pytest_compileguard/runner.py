@@ -163,7 +163,7 @@ class Check:
         notes |= {note: None for parity in compared for note in parity.unchecked}
         return ParityObservation(
             calls=len(self.calls),
-            calls_compared=len(compared),
+            calls_compared=sum(not parity.blind for parity in compared),
             leaves_compared=sum(parity.leaves for parity in compared),
             gradients_compared=sum(parity.gradients for parity in compared),
             mismatches=tuple(mismatches),

@@ -32,6 +32,8 @@ class CallParity:
     gradients: int = 0
     disputed: int = 0
     unchecked: dict[str, None] = field(default_factory=dict)
+    blind: bool = False
+    """Whether nothing of what the call returns could be compared."""
 
 
 class SideComparison:
@@ -69,7 +71,9 @@ class SideComparison:
         objects = [twin for _, twin in eager.state.values() if not isinstance(twin, torch.Tensor)]
         self._twins = {id(twin) for twin in objects}
         if not raised and self._paths(eager.outputs, compiled.outputs):
+            before = self.result.leaves
             self._leaves(eager.outputs, compiled.outputs, "value", form=True)
+            self.result.blind = bool(eager.outputs) and self.result.leaves == before
             self._aliasing(eager, compiled)
         if self._paths(eager.arguments, compiled.arguments):
             self._leaves(eager.arguments, compiled.arguments, "mutation", form=False)

@@ -229,3 +229,14 @@ def test_arrays_of_kinds_that_torch_lacks_are_compared_or_said() -> None:
         result_of(lambda _: np.array(["a"]), lambda _: np.array(["b"])), (torch.ones(2, 3),)
     )
     assert seen.verdict.outcome == "failed" or unchecked(seen)
+
+
+def test_a_call_whose_result_can_t_be_compared_is_not_counted_as_compared() -> None:
+    def makes_function(x: torch.Tensor) -> Callable[[], torch.Tensor]:
+        y = x.sin()
+        return lambda: y
+
+    seen = check(makes_function, (torch.ones(3),))
+    (parity,) = [f for f in seen.verdict.findings if f.metric == "parity"]
+    assert parity.status == "failed"
+    assert "nothing was compared: output: values of type function" in parity.message
