@@ -32,6 +32,12 @@ class Finding(Record):
     line: int = 0
     warns: bool = False
     """Whether it is listed at the end of the run although nothing fails by it."""
+    declined: bool = False
+    """Whether the options of this run switched it off: then strictness does not ask for it."""
+
+    def fails(self, *, strict: bool) -> bool:
+        """Whether the check fails by it."""
+        return self.status == "failed" or (strict and self.status != "passed" and not self.declined)
 
 
 class SavedText(Record):
@@ -110,7 +116,6 @@ class Verdict(Record):
     @property
     def fails(self) -> bool:
         """Whether the test fails by it."""
-        unclear = self.outcome != "passed" or any(
-            f.status in ("inconclusive", "not_checked") for f in self.findings
-        )
-        return self.outcome == "failed" or (self.strict and unclear)
+        if self.strict and self.outcome in ("inconclusive", "not_checked"):
+            return True
+        return any(finding.fails(strict=self.strict) for finding in self.findings)

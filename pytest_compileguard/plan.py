@@ -91,6 +91,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     clock: Clock = "wall"
     cache: Cache = "warm"
     setup: Any = None
+    declined: frozenset[str] = frozenset()
+    """Metrics that the options of this run, and not the test, switch off."""
     watched: bool = False
     """Whether a block was only watched: nothing to compare, nothing to time."""
     locates: bool = True
@@ -171,6 +173,7 @@ def make_plan(
         untimed="a watched block is not timed"
         if watched
         else _why_untimed(arguments, options, wanted=asked and own_backend is not None),
+        declined=_declined(arguments, options, own_backend=own_backend is not None),
         watched=watched,
         strict=options.strict,
         update_baseline=options.update_baseline,
@@ -190,6 +193,29 @@ def _why_untimed(arguments: CompileArguments, options: Options, *, wanted: bool)
     if arguments.backend_name in UNTIMED_BACKENDS and not wanted:
         return f"backend {arguments.backend_name} runs eager kernels; its speed says nothing"
     return None
+
+
+_WARM_METRICS = frozenset(
+    {
+        "speedup",
+        "peak_memory",
+        "kernels_per_call",
+        "baseline.speedup",
+        "baseline.device_speedup",
+    }
+)
+_INDUCTOR_METRICS = frozenset({"kernels", "cudagraph_skips"})
+
+
+def _declined(
+    arguments: CompileArguments, options: Options, *, own_backend: bool
+) -> frozenset[str]:
+    """Name what can't be checked since the command line or the ini file asked for less."""
+    given = not own_backend and arguments.backend_name != "inductor"
+    untimed = options.no_timing or (given and arguments.backend_name in UNTIMED_BACKENDS)
+    return (_WARM_METRICS if untimed else frozenset()) | (
+        _INDUCTOR_METRICS if given else frozenset()
+    )
 
 
 def _value(value: Any) -> Any:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from pytest_compileguard import speed
 from pytest_compileguard.finding import Finding, Speed, Status, Verdict
 from pytest_compileguard.findings.baseline import baseline_findings, update_finding
@@ -67,14 +69,15 @@ def judge(
         compared = baseline_findings(
             plan, observation, gated, device, baseline, recordable=recordable
         )
+    judged = tuple(_or_declined(finding, plan) for finding in (*findings, *compared))
     return Verdict(
         nodeid=plan.nodeid,
         name=plan.name,
         backend=plan.arguments.backend_name,
         mode=plan.arguments.mode,
-        outcome=_outcome((*findings, *compared)),
+        outcome=_outcome(judged),
         strict=plan.strict,
-        findings=(*findings, *compared),
+        findings=judged,
         observation=observation,
         speed=gated,
         device_speed=device,
@@ -82,6 +85,12 @@ def judge(
         recordable=recordable,
         limits=plan.limits,
     )
+
+
+def _or_declined(finding: Finding, plan: Plan) -> Finding:
+    if finding.status == "not_checked" and finding.metric in plan.declined:
+        return msgspec.structs.replace(finding, declined=True)
+    return finding
 
 
 def _compared(plan: Plan, observation: Observation, *, compiled: bool) -> tuple[Finding, ...]:

@@ -57,18 +57,14 @@ def _most(line: str) -> int:
 
 def _block(verdict: Verdict, *, named: bool) -> list[str]:
     findings = shown_findings(verdict)
-    blamed = [finding for finding in findings if _is_blamed(finding, strict=verdict.strict)]
-    others = [finding for finding in findings if not _is_blamed(finding, strict=verdict.strict)]
+    blamed = [finding for finding in findings if finding.fails(strict=verdict.strict)]
+    others = [finding for finding in findings if not finding.fails(strict=verdict.strict)]
     lines = [_sentence(verdict, findings, named=named)]
     for row, finding in zip(_rows(blamed, verdict), blamed, strict=True):
         lines.append(f"  {row}")
         lines += [f"    {line}" for line in finding.evidence]
         lines += [f"      {line}" for line in finding.remedy.splitlines()]
     return [*lines, *_rest(others), *artifact_lines(verdict.artifacts)]
-
-
-def _is_blamed(finding: Finding, *, strict: bool) -> bool:
-    return finding.status == "failed" or (strict and finding.status != "passed")
 
 
 def _sentence(verdict: Verdict, findings: Sequence[Finding], *, named: bool) -> str:
@@ -79,7 +75,7 @@ def _sentence(verdict: Verdict, findings: Sequence[Finding], *, named: bool) -> 
     failed = sum(finding.status == "failed" for finding in findings)
     parts = [f"{failed} of {total} failed"] if failed else []
     for status in ("inconclusive", "not_checked") if verdict.strict else ():
-        if count := sum(finding.status == status for finding in findings):
+        if count := sum(f.status == status and not f.declined for f in findings):
             of_all = "" if parts else f" of {total}"
             parts.append(f"{count}{of_all} {status_label(status)}")
     strict = " (strict)" if verdict.outcome != "failed" else ""

@@ -47,16 +47,12 @@ def headline(checks: Sequence[CheckReport]) -> str:
 
 def blamed(check: CheckReport) -> list[Finding]:
     """Give the findings by which a check fails."""
-    return [f for f in check.findings if _is_blamed(f, strict=check.strict)] if check.fails else []
+    return [f for f in check.findings if f.fails(strict=check.strict)] if check.fails else []
 
 
 def unclear(check: CheckReport) -> list[Finding]:
     """Give the findings that nothing was found out about, and those that warn."""
     return [f for f in check.findings if f.warns or f.status in ("inconclusive", "not_checked")]
-
-
-def _is_blamed(finding: Finding, *, strict: bool) -> bool:
-    return finding.status == "failed" or (strict and finding.status != "passed")
 
 
 def number(check: CheckReport, name: str) -> str:

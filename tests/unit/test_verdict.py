@@ -11,16 +11,24 @@ from hypothesis import strategies as st
 from pytest_compileguard.observation import (
     CompileObservation,
     NotObserved,
+    Observation,
     ParityObservation,
     SpeedObservation,
 )
+from pytest_compileguard.options import Options
+from pytest_compileguard.plan import Plan, make_plan
+from pytest_compileguard.spec import CompileCheck
+from pytest_compileguard.verdict import judge
 from tests.judged import (
+    ENVIRONMENT,
+    UNTIMED,
     finding_of,
     make_baseline,
     statuses_of,
     verdict_of,
 )
 from tests.records import (
+    NODEID,
     make_compilation,
     make_facts,
     make_fallback,
@@ -218,3 +226,24 @@ def test_a_green_verdict_has_compiled_compared_and_timed(
     assert not parity.mismatches
     assert verdict.speed is not None
     assert verdict.speed.speedup_low >= 1.2
+
+
+def test_strict_does_not_ask_for_what_the_options_switch_off() -> None:
+    spec = CompileCheck(max_graph_breaks=0, min_speedup=1.2, max_kernels=3)
+    off = make_plan_of(spec, Options(no_timing=True, backend="aot_eager", strict=True))
+    nothing = NotObserved(reason=UNTIMED)
+    seen = Observation(compile=make_compilation(), parity=make_parity(), speed=nothing)
+    baseline = make_baseline(facts=make_facts(backend="aot_eager"))
+
+    verdict = judge(off, seen, ENVIRONMENT, baseline)
+    assert statuses_of(verdict)["speedup"] == statuses_of(verdict)["kernels"] == "not_checked"
+    assert not verdict.fails
+
+    by_the_test = make_plan_of(
+        CompileCheck(max_kernels=3, backend="aot_eager"), Options(no_timing=True, strict=True)
+    )
+    assert judge(by_the_test, seen, ENVIRONMENT, baseline).fails
+
+
+def make_plan_of(spec: CompileCheck, options: Options) -> Plan:
+    return make_plan(spec, options, nodeid=NODEID, name="ToyModel")
