@@ -21,6 +21,7 @@ from pytest_compileguard.isolation.quiet import silenced
 from pytest_compileguard.observation import CompileObservation, NotObserved, Observation
 from pytest_compileguard.plan import Plan
 from pytest_compileguard.shadow.call import ShadowCall
+from pytest_compileguard.trace.graph_text import device_type
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -35,6 +36,7 @@ class WatchedBlock:
         self.plan = plan
         self.code: frozenset[CodeType] = frozenset()
         self.device_type = "cpu"
+        """Of what was compiled in the block: its facts are stored for that."""
         self._stack = contextlib.ExitStack()
         self._made: ShadowCall | None = None
         self._before: dynamo.Counters | None = None
@@ -79,6 +81,8 @@ class WatchedBlock:
         self._stack.__exit__(kind, error, traceback)
         if self._made is not None and self._before is not None:
             self._made.counters = dynamo.counters().since(self._before)
+        if self._made is not None and self._made.trace is not None:
+            self.device_type = device_type(self._made.trace.graphs)
 
     def finish(self) -> Observation:
         """Gather what was seen."""

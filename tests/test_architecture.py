@@ -45,6 +45,7 @@ ROOMS: dict[str, Room] = {
     "trace/break_text": Room(),
     "trace/compiles": Room(),
     "trace/inductor": Room(),
+    "trace/graph_text": Room(),
     "trace/texts": Room(),
     "trace/compile_error": Room(),
     "dynamo": Room(torch="yes"),

@@ -29,6 +29,11 @@ class CallTrace:
         self.regions: tuple[str, ...] | None = None
         """Compile ids whose code ran; ``None``: a profiler of somebody else was active."""
 
+    @property
+    def graphs(self) -> list[str]:
+        """The graphs that were captured, as torch prints them."""
+        return [e.payload for e in self.events if "dynamo_output_graph" in e.metadata]
+
 
 @contextlib.contextmanager
 def probing(call: int) -> Iterator[CallTrace]:

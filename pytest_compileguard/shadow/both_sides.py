@@ -30,7 +30,6 @@ from pytest_compileguard.shadow.call import (
     Prepared,
     ShadowCall,
     Timeable,
-    convolves,
     device_of,
     has_lazy_parameters,
     held_parameters,
@@ -52,6 +51,7 @@ from pytest_compileguard.shadow.locating import locate
 from pytest_compileguard.shadow.other_implementation import OtherImplementation
 from pytest_compileguard.target import argument_names, own_code
 from pytest_compileguard.trace.compile_error import explain_error
+from pytest_compileguard.trace.graph_text import convolves
 
 
 class Shadow:
@@ -254,8 +254,9 @@ class Shadow:
         if actual.gradient_error is not None and expected.gradient_error is None:
             made.compile_error = explain_error(actual.gradient_error)
 
-        self._convolves |= convolves(made.trace)
-        self._epsilon = max(self._epsilon, narrow_epsilon(made.trace))
+        graphs = made.trace.graphs
+        self._convolves |= convolves(graphs)
+        self._epsilon = max(self._epsilon, narrow_epsilon(graphs))
         failed = ComparedCall(
             index=made.index,
             snapshot=snapshot,

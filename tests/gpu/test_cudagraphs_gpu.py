@@ -96,3 +96,17 @@ def test_forward_and_backward_are_recorded(run_suite: RunSuite) -> None:
     run.result.assert_outcomes(passed=1)
     seen = run.check["inductor"]
     assert (seen["cudagraph_recordings"], seen["cudagraph_rerecordings"]) == (2, 0)
+
+
+def test_a_watched_block_is_of_the_device_that_it_compiles_for(run_suite: RunSuite) -> None:
+    suite = """
+        import torch
+        from library import double_relu
+
+        def test_block(compileguard):
+            with compileguard.watch(max_graph_breaks=0):
+                torch.compile(double_relu)(torch.ones(4, device="cuda"))
+    """
+    run = run_suite(suite)
+    run.result.assert_outcomes(passed=1)
+    assert "none for cuda" in str(run.findings("baseline"))
