@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pytest_compileguard.baseline.change import change_of, difference, is_comparable, is_equal
 from pytest_compileguard.cli.output import DIFFERENT, FINE, Output, Table
 from pytest_compileguard.cli.show import item_data
-from pytest_compileguard.cli.tree import Item, read_tree
+from pytest_compileguard.cli.tree import Item, Tree, read_tree
 from pytest_compileguard.findings.wording import counted
 from pytest_compileguard.metrics import NOISE_THRESHOLD
 from pytest_compileguard.observation import Record
@@ -37,9 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> Output:
     trees = read_tree(arguments.before), read_tree(arguments.after)
-    for tree in trees:
-        tree.refuse_problems()
-        tree.refuse_empty()
+    empty = _empty(trees)
     found = _differences(trees[0].items(), trees[1].items())
     if arguments.regressions:
         found = [difference for difference in found if difference.kind == "worse"]
@@ -49,9 +47,32 @@ def run(arguments: argparse.Namespace) -> Output:
     return Output(
         code=DIFFERENT if found else FINE,
         tables=(Table(title="differences", columns=("", "check", "for", "what"), rows=rows),),
-        lines=(f"{counted(len(found), 'difference')}: {counts}" if found else nothing,),
-        data={"schema": 1, "differences": [_data(difference) for difference in found]},
+        lines=(
+            *(f"{tree.revision} holds no baselines yet: compared with nothing" for tree in empty),
+            f"{counted(len(found), 'difference')}: {counts}" if found else nothing,
+        ),
+        data={
+            "schema": 1,
+            "differences": [_data(difference) for difference in found],
+            "empty": [tree.name for tree in empty],
+        },
     )
+
+
+def _empty(trees: tuple[Tree, Tree]) -> list[Tree]:
+    """Give the revision that holds nothing yet, as on the first day of a repository.
+
+    Raises:
+        BaselineError: A file can't be read, a folder holds nothing, or neither side does.
+    """
+    for tree in trees:
+        tree.refuse_problems()
+        if tree.revision is None:
+            tree.refuse_empty()
+    empty = [tree for tree in trees if not tree.files]
+    if len(empty) == len(trees):
+        empty[0].refuse_empty()
+    return empty
 
 
 _ORDER: tuple[_Kind, ...] = ("worse", "removed", "changed", "added", "better")

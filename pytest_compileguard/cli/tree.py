@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+import msgspec
+
 from pytest_compileguard.baseline.entries import (
     FactsEntry,
     FactsFile,
@@ -45,6 +47,8 @@ class Tree(Record):
     files: Mapping[str, StoredFile]
     problems: tuple[str, ...]
     schemas: Mapping[str, int]
+    revision: str | None = None
+    """The git revision that it is, where that exists: it may hold nothing yet."""
 
     def items(self) -> dict[tuple[str, str], Item]:
         """All entries, by check and column."""
@@ -93,7 +97,11 @@ def read_tree(name: str) -> Tree:
         raise BaselineError(
             f"{printable(name)!r}: no such file or folder, nor a git revision ({error})"
         ) from error
-    return make_tree(name, _of_revision(found, Path.cwd() / folder))
+    where = Path.cwd() / folder
+    tree = make_tree(name, _of_revision(found, where))
+    # A folder that the revision does not have is more likely misspelt than new.
+    known = not folder or bool(found.files(where))
+    return msgspec.structs.replace(tree, revision=found.label) if known else tree
 
 
 def paths_below(root: Path) -> dict[str, Path]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -99,6 +100,34 @@ def test_a_side_without_baselines_is_no_side_to_compare_with(
     done = command("diff", "--regressions", *sides)
     assert done.code == 2
     assert "typo: holds no baselines" in done.err
+
+
+def test_a_revision_without_baselines_is_the_first_night(command: Command) -> None:
+    Path("src").mkdir()
+    Path("src/a.py").touch()
+    commit()
+    record_in(Path())
+
+    done = command("diff", "HEAD", ".")
+    assert done.code == 1, done.err
+    assert re.search(r"^HEAD \([0-9a-f]{12}\) holds no baselines yet", done.out, re.MULTILINE)
+    assert "1 difference: 0 worse, 0 removed, 0 changed, 1 added, 0 better" in done.out
+    assert command("diff", "HEAD:src", ".", "--format=json").data["empty"] == ["HEAD:src"]
+    regressions = command("diff", "HEAD", ".", "--regressions")
+    assert regressions.code == 0
+    assert "holds no baselines yet" in regressions.out
+    assert command("diff", ".", "HEAD").code == 1
+
+    # What can't be meant so stays an error.
+    for before, after, said in (
+        ("HEAD:typo", ".", "HEAD:typo: holds no baselines"),
+        ("HEAD", "HEAD", "HEAD: holds no baselines"),
+        ("HEAD", "src", "src: holds no baselines"),
+        ("origin/typo", ".", "'origin/typo': no such file or folder, nor a git revision"),
+    ):
+        done = command("diff", before, after)
+        assert done.code == 2
+        assert said in done.err
 
 
 def test_no_regression_is_not_said_to_be_no_difference(command: Command) -> None:
