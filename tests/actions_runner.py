@@ -116,6 +116,7 @@ def run_script(
         [*SHELL, str(file)],
         cwd=cwd,
         env={
+            "GITHUB_STEP_SUMMARY": str(temporary / "summary.md"),
             **os.environ,
             "GITHUB_OUTPUT": str(outputs),
             "RUNNER_TEMP": str(temporary),

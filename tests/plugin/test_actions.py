@@ -74,6 +74,7 @@ def test_the_action_counts_keeps_reports_and_fails(
     (repository / "test_a.py").write_text(SUITE, encoding="utf-8")
     summary = repository.parent / "summary.md"
     for name, value in {
+        "CI": "true",
         "GITHUB_ACTIONS": "true",
         "GITHUB_WORKSPACE": str(repository),
         "GITHUB_STEP_SUMMARY": str(summary),
@@ -122,6 +123,7 @@ def test_the_action_passes_on_what_it_is_given_and_nothing_else(repository: Path
 
     assert done.code == 4, done.output  # pytest can't read that -k, and no shell did
     assert not (repository / "hit").exists()
+    assert done.outputs["checks"] == ""
     done = act(repository, paths=f"{hostile}\n\ntest_a.py", artefacts="", strict="true")
     assert done.code == 0, done.output
     assert "2 passed" in done.output
@@ -129,9 +131,37 @@ def test_the_action_passes_on_what_it_is_given_and_nothing_else(repository: Path
     assert done.outputs["checks"] == "0"
 
 
-def test_the_action_fails_where_python_does(repository: Path) -> None:
-    done = act(repository, python="/bin/false")
-    assert done.code != 0
+COUNTS = ("checks", "passed", "failed", "inconclusive", "not-checked")
+
+
+@pytest.mark.parametrize(
+    ("inputs", "code", "wrote"),
+    (
+        ({"python": "/bin/false"}, 1, False),
+        ({"python": "/bin/true"}, 1, False),  # nothing ran, and nothing complained
+        ({"arguments": "--version"}, 1, False),
+        ({"arguments": "--no-such-option"}, 4, False),
+        ({"paths": "test_broken.py"}, 2, True),
+        ({"arguments": "-k\nnothing"}, 5, True),
+    ),
+)
+def test_the_action_counts_nothing_where_tests_did_not_run(
+    repository: Path, inputs: dict[str, str], code: int, *, wrote: bool
+) -> None:
+    (repository / "test_a.py").write_text(PLAIN, encoding="utf-8")
+    (repository / "test_broken.py").write_text("import no_such_module\n", encoding="utf-8")
+
+    done = act(repository, **{"paths": "test_a.py", **inputs})
+
+    assert done.code == code, done.output
+    assert {done.outputs[name] for name in COUNTS} == {""}
+    assert bool(done.outputs["report"]) == wrote
+    said = "and wrote no report, so no checks were counted" if not wrote else f"exit code {code},"
+    assert "::error title=compileguard::pytest ended with exit code " in done.output
+    assert said in done.output
+    summary = repository.parent / "temporary" / "summary.md"
+    assert said in summary.read_text(encoding="utf-8")
+    assert done.used, "what there is, is kept"
 
 
 # --- commands and form of all workflows ------------------------------------------------------
