@@ -8,12 +8,15 @@ import re
 import shutil
 import subprocess
 import sys
+from importlib.metadata import metadata
 from pathlib import Path
 from typing import Any
 
 import pytest
+from packaging.requirements import Requirement
 
 from tests.actions_runner import Finished, load, run_action, run_script, scripts
+from tests.cli.conftest import git
 
 ROOT = Path(__file__).parents[2]
 GITHUB = ROOT / ".github"
@@ -242,7 +245,66 @@ def test_no_job_may_more_than_it_needs(file: Path) -> None:
         assert job["permissions"] in ({}, {"contents": "read"})
         assert job["timeout-minutes"]
         if "gpu" in str(job["runs-on"]):
-            assert job["environment"] == "gpu"
+            # Reviewers hold back all jobs of an environment: those at night must not share it.
+            by_hand = "github.event_name == 'workflow_dispatch' && 'gpu-by-hand'"
+            assert job["environment"] == f"${{{{ {by_hand} || 'gpu-nightly' }}}}"
+
+
+EXAMPLE = GITHUB / "examples" / "compileguard.yml"
+
+
+def test_the_example_names_the_requirement_of_the_plugin() -> None:
+    (line,) = re.findall(r"^#   (.*@ git\+https.*)$", EXAMPLE.read_text("utf-8"), re.MULTILINE)
+    requirement = Requirement(line.replace("OWNER", "someone").replace("HASH", "0" * 40))
+    project = metadata("pytest-compileguard")
+    assert requirement.name == project["Name"]
+    assert requirement.extras <= set(project.get_all("Provides-Extra") or ())
+
+
+def test_the_warm_cache_of_the_example_moves_on_and_stays_apart() -> None:
+    steps = load(EXAMPLE)["jobs"]["timings"]["steps"]
+    (cache,) = [step for step in steps if step.get("uses", "").startswith("actions/cache@")]
+    assert cache["if"] == "matrix.cache == 'warm'"
+    key, prefix = cache["with"]["key"], cache["with"]["restore-keys"].strip()
+    assert key.removeprefix(prefix) == "${{ github.run_id }}-${{ github.run_attempt }}"
+    for part in ("warm", "steps.key.outputs.key", "hashFiles('requirements.txt')"):
+        assert part in prefix
+
+
+@pytest.mark.usefixtures("compiler_loaded")
+def test_a_pull_request_can_not_relax_its_own_gate_by_the_example(
+    repository: Path, tmp_path: Path
+) -> None:
+    """The command of the example, in what GitHub checks out: a shallow merge, no remote."""
+    steps = load(EXAMPLE)["jobs"]["facts"]["steps"]
+    (checkout,) = [step["with"] for step in steps if "checkout" in step.get("uses", "")]
+    (command,) = [step["run"] for step in steps if "-m pytest" in step.get("run", "")]
+    suite = "import torch\n{body}\ndef test_it(compileguard): compileguard(f)(torch.ones(3))\n"
+    record = [sys.executable, "-m", "pytest", "-q", "--compileguard-backend=aot_eager"]
+    record.append("--compileguard-update-baseline")
+    fine = "def f(x): return x.sin().cos()"
+    worse = "def f(x):\n    y = x.sin(); print('half way')\n    return y.cos()"
+    for branch, body in (("main", fine), ("change", worse)):
+        git(repository, "checkout", "-q", "-b", branch)
+        (repository / "test_a.py").write_text(suite.format(body=body), encoding="utf-8")
+        subprocess.run(record, cwd=repository, check=True)
+        git(repository, "add", "--all")
+        git(repository, "commit", "-qm", branch)
+    git(repository, "checkout", "-q", "main")
+    git(repository, "merge", "-q", "--no-ff", "-m", "the merge that GitHub makes", "change")
+    depth = f"--depth={checkout['fetch-depth']}"
+    git(tmp_path, "clone", "-q", depth, "-b", "main", repository.as_uri(), "checkout")
+    git(tmp_path / "checkout", "remote", "remove", "origin")
+
+    done, _ = run_script(
+        f"python() {{ '{sys.executable}' \"$@\"; }}\n{command}",
+        cwd=tmp_path / "checkout",
+        temporary=tmp_path / "t",
+        variables={},
+    )
+
+    assert done.returncode == 1, done.stdout
+    assert "graph breaks   observed 1    baseline 0" in done.stdout
 
 
 def test_zizmor_finds_nothing() -> None:
