@@ -18,6 +18,7 @@ from pytest_compileguard.observation import (
     Record,
     SpeedObservation,
 )
+from pytest_compileguard.report.expected_failures import expected_failure_lines
 from pytest_compileguard.report.labels import (
     crowded_tests,
     finding_label,
@@ -90,7 +91,8 @@ def summary_lines(
         for row, verdict in zip(rows, listed, strict=True):
             lines.append(_coloured(row, verdict))
             lines += _details(verdict, rootpath) if verbosity > 0 else ()
-    told = (*_reasons(ordered), *_unread(ordered), *_warnings(ordered, rootpath))
+    known = [SummaryLine(text=text, yellow=True) for text in expected_failure_lines(ordered)]
+    told = (*known, *_reasons(ordered), *_unread(ordered), *_warnings(ordered, rootpath))
     told += tuple(_improvements(ordered))
     lines += [SummaryLine(text=text) for text in mode_lines(ordered)]
     return [*lines, _totals(ordered), *told]

@@ -81,6 +81,45 @@ def test_xfail_works_both_ways(run_suite: RunSuite) -> None:
     }
 
 
+WRONG_UNDER_XFAIL = """
+import pytest
+from library import double_relu, printing
+from torch import ones
+
+from pytest_compileguard import compile_check
+
+pytestmark = [compile_check(max_graph_breaks=0), pytest.mark.xfail(strict=True)]
+
+def off_by_one(graph, inputs):
+    return lambda *args: tuple(out + 1 for out in graph(*args))
+
+def test_known(compileguard):
+    compileguard(printing, backend="eager")(ones(3))
+
+def test_known_and_wrong(compileguard):
+    compileguard(printing, backend=off_by_one)(ones(3))
+
+def test_two(compileguard):
+    compileguard(double_relu, backend=off_by_one)(ones(3))
+    compileguard(printing, backend="eager")(ones(3))
+"""
+
+
+def test_a_wrong_result_shows_where_another_failure_was_expected(run_suite: RunSuite) -> None:
+    run = run_suite(WRONG_UNDER_XFAIL, "-q", "--compileguard-no-locate")
+
+    run.result.assert_outcomes(xfailed=3)
+    told = [line for line in run.text.splitlines() if line.startswith("xfailed: ")]
+    assert told == [
+        "xfailed: test_known: graph breaks",
+        "xfailed: test_known_and_wrong: graph breaks, parity",
+        "xfailed: test_two (double_relu): parity",
+        "xfailed: test_two (printing): graph breaks",
+    ]
+    strict = run_suite(WRONG_UNDER_XFAIL, "--compileguard-strict", "-k", "test_known")
+    assert "xfailed: test_known: graph breaks, baseline (not checked)" in strict.text
+
+
 DEBUGGER = """
 from pathlib import Path
 
