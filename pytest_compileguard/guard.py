@@ -220,6 +220,11 @@ class CompileGuard:
     def disabled(self) -> bool:
         return self._options.disable
 
+    @property
+    def options(self) -> Options:
+        """Those of the session."""
+        return self._options
+
     def call(self, check: Check, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Make a call of one check; the first one starts it."""
         __tracebackhide__ = True

@@ -202,9 +202,8 @@ OPTIONS: tuple[Option, ...] = (
 )
 
 
-_ARTIFACTS_FOR = f"{INI_PREFIX}artifacts_for"
-_REF = f"{INI_PREFIX}baseline_ref"
-_WITHOUT_REF = ("-o", f"{_REF}=")
+WITHOUT_REF = ("-o", f"{INI_PREFIX}baseline_ref=")
+"""What to add to a command line so that the ini file names no revision."""
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -229,14 +228,20 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     max_time_s: float | None = None
     warmup: int | None = None
     noise_threshold: float | None = None
-    baseline_ref_origin: str = f"{PREFIX}baseline-ref"
-    """What named the revision: the option, or the ini key."""
+    from_ini: frozenset[str] = frozenset()
+    """Names of the fields that the ini file gave, and not the command line."""
     repeated: tuple[str, ...] = ()
     """Arguments of this command line that one which records must repeat."""
     rootpath: Path = Path()
     """The folder that node ids are relative to."""
     called_in: Path = Path()
     """The folder in which pytest was called."""
+
+    def origin(self, field: str) -> str:
+        """Say what gave a field its value: the option, or the ini key."""
+        if field in self.from_ini:
+            return f"ini key {INI_PREFIX}{field}"
+        return PREFIX + field.replace("_", "-")
 
     def recording_arguments(self, nodeid: str) -> tuple[str, ...]:
         """Give what to pass to pytest, from the same folder, to record one test again."""
@@ -269,37 +274,15 @@ def options_from_config(config: pytest.Config) -> Options:
     """Resolve command line, then ini, then nothing.
 
     Raises:
-        OptionError: A value can't be read as what it must be, or two options contradict.
+        OptionError: A value can't be read as what it must be.
     """
-    options = Options(
+    return Options(
         **{option.field: _resolve(config, option) for option in OPTIONS},
-        baseline_ref_origin=f"ini key {_REF}" if _has_ini_ref(config) else f"{PREFIX}baseline-ref",
+        from_ini=frozenset(option.field for option in OPTIONS if _is_from_ini(config, option)),
         repeated=tuple(_repeated(config)),
         rootpath=config.rootpath,
         called_in=config.invocation_params.dir,
     )
-    if options.disable and options.update_baseline:
-        raise OptionError(
-            f"{UPDATE_BASELINE}: nothing can be recorded while checks are disabled; leave out "
-            f"{PREFIX}disable, or set {INI_PREFIX}disable to false"
-        )
-    if options.baseline_ref and options.update_baseline:
-        raise OptionError(
-            f"{options.baseline_ref_origin}: {options.baseline_ref!r}: another revision can't be "
-            f"recorded to; leave out {UPDATE_BASELINE}, or {PREFIX}baseline-ref, or add "
-            f"{' '.join(_WITHOUT_REF)} where the ini file names it"
-        )
-    if config.getoption(_ARTIFACTS_FOR) and options.artifacts is None:
-        raise OptionError(
-            f"{PREFIX}artifacts-for: says for which checks, but nothing says where to save; add "
-            f"{PREFIX}artifacts=DIR"
-        )
-    if options.update_baseline and _is_ci() and not options.update_in_ci:
-        raise OptionError(
-            f"{UPDATE_BASELINE}: refused, since the environment variable CI is set: a run in CI "
-            f"must not move what it is held to; record elsewhere, or add {UPDATE_IN_CI}"
-        )
-    return options
 
 
 def pins_gpus(early_config: pytest.Config) -> bool:
@@ -313,10 +296,6 @@ def pins_gpus(early_config: pytest.Config) -> bool:
         return bool((value or _from_ini(early_config, dest)) == "auto")
     except OptionError:
         return False
-
-
-def _is_ci() -> bool:
-    return os.environ.get("CI", "").lower() not in ("", "0", "false")
 
 
 def _resolve(config: pytest.Config, option: Option) -> Any:
@@ -347,13 +326,17 @@ def _repeated(config: pytest.Config) -> Iterator[str]:
         value = config.getoption(option.dest)
         if option.repeated and value is not None:
             yield option.flag if option.kind == "flag" else f"{option.flag}={value}"
-    if _has_ini_ref(config):
-        yield from _WITHOUT_REF
+        if option.name == "baseline-ref" and _is_from_ini(config, option):
+            yield from WITHOUT_REF
 
 
-def _has_ini_ref(config: pytest.Config) -> bool:
-    """Whether the ini file names the revision to compare with, and nothing else does."""
-    return config.getoption(_REF) is None and bool(_from_ini(config, _REF))
+def _is_from_ini(config: pytest.Config, option: Option) -> bool:
+    """Whether the ini file says something, and the command line does not."""
+    return (
+        option.ini
+        and config.getoption(option.dest) is None
+        and bool(_from_ini(config, option.dest))
+    )
 
 
 def _way(start: Path, end: Path) -> str:

@@ -52,7 +52,7 @@ def verdicts_of(guard: CompileGuard, judged: Sequence[Verdict]) -> list[Verdict]
     done = {verdict.key for verdict in judged}
     reason = "the test itself failed, or was skipped, before this check was judged"
     if guard.disabled:
-        reason = "checks are disabled (--compileguard-disable)"
+        reason = f"checks are disabled ({guard.options.origin('disable')})"
     missing = [plan for plan in guard.plans if plan.key not in done]
     return [*judged, *(_unjudged(plan, reason) for plan in missing)]
 

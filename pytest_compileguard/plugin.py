@@ -15,6 +15,7 @@ import pytest
 
 from pytest_compileguard.baseline.store import Store
 from pytest_compileguard.collection import FIXTURE, modes_of, refusals, spec_of, stable_nodeid
+from pytest_compileguard.contradictions import refuse_contradictions
 from pytest_compileguard.errors import CompileGuardError
 from pytest_compileguard.finding import Verdict
 from pytest_compileguard.gpu_pinning import pin
@@ -63,6 +64,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", marker_help())
     try:
         options = options_from_config(config)
+        refuse_contradictions(options)
         config.stash[STORE] = make_store(options)
     except CompileGuardError as error:
         raise pytest.UsageError(str(error)) from None

@@ -20,13 +20,8 @@ from pytest_compileguard.metrics import NOISE_THRESHOLD
 from pytest_compileguard.options import Options
 from pytest_compileguard.outputs import Outputs
 from pytest_compileguard.report.document import document
-from pytest_compileguard.report.summary import SummaryLine, summary_lines
+from pytest_compileguard.report.summary import SummaryLine, disabled_line, summary_lines
 from pytest_compileguard.report.update import hint_lines, refusal_lines, update_lines
-
-_DISABLED = SummaryLine(
-    text="compileguard is disabled (--compileguard-disable): calls ran eager, nothing was checked",
-    yellow=True,
-)
 
 
 def make_store(options: Options) -> Store:
@@ -40,7 +35,7 @@ def make_store(options: Options) -> Store:
         try:
             found = revision(options.baseline_ref, options.rootpath)
         except GitError as error:
-            raise OptionError(f"{options.baseline_ref_origin}: {error}") from error
+            raise OptionError(f"{options.origin('baseline_ref')}: {error}") from error
     return Store(options.rootpath, options.baseline_dir, revision=found)
 
 
@@ -148,7 +143,8 @@ class Session:
         told += [SummaryLine(text=note, yellow=True) for note in self._outputs.notes]
         refused = refusal_lines(tuple(self._refused))
         if self._options.disable:
-            return [*([_DISABLED] if self._by_test else []), *told, *refused]
+            disabled = disabled_line(self._options.origin("disable"))
+            return [*([disabled] if self._by_test else []), *told, *refused]
         verdicts = self._verdicts()
         summary = summary_lines(verdicts, width=width, verbosity=verbosity, rootpath=rootpath)
         return [*summary, *hint_lines(self._hints), *told, *refused]

@@ -34,6 +34,7 @@ ROOMS: dict[str, Room] = {
     "spec": Room(pytest="lazily"),
     "option_values": Room(),
     "options": Room(pytest="types"),
+    "contradictions": Room(),
     "plan": Room(),
     "source": Room(),
     "code_origin": Room(),

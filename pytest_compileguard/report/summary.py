@@ -98,6 +98,12 @@ def summary_lines(
     return [*lines, _totals(ordered), *told]
 
 
+def disabled_line(origin: str) -> SummaryLine:
+    """Say that nothing was checked, and by what."""
+    text = f"compileguard is disabled ({origin}): calls ran eager, nothing was checked"
+    return SummaryLine(text=text, yellow=True)
+
+
 def _table(verdicts: Sequence[Verdict], crowded: frozenset[str], width: int) -> list[str]:
     """Lay out the heading and one row for each verdict."""
     names = ["check", *(_name(verdict, named=verdict.nodeid in crowded) for verdict in verdicts)]

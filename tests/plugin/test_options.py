@@ -189,23 +189,25 @@ def test_guards_nothing(compileguard):
 def test_wrong_limit(compileguard):
     compileguard(printing, max_graph_break=0)
 """
-SAID = "compileguard is disabled (--compileguard-disable): calls ran eager, nothing was checked"
+SAID = "compileguard is disabled ({origin}): calls ran eager, nothing was checked"
+INI_DISABLES = "ini key compileguard_disable"
 
 
-@pytest.mark.parametrize("where", ("command line", "ini"))
+@pytest.mark.parametrize("origin", ("--compileguard-disable", INI_DISABLES))
 def test_disable_makes_plain_calls_and_says_so_once(
-    run_suite: RunSuite, pytester: pytest.Pytester, where: str
+    run_suite: RunSuite, pytester: pytest.Pytester, origin: str
 ) -> None:
-    pytester.makeini(f"[pytest]\ncompileguard_disable = {str(where == 'ini').lower()}\n")
+    in_ini = origin == INI_DISABLES
+    pytester.makeini(f"[pytest]\ncompileguard_disable = {str(in_ini).lower()}\n")
 
-    run = run_suite(DISABLED, *(() if where == "ini" else ("--compileguard-disable",)))
+    run = run_suite(DISABLED, *(() if in_ini else (origin,)))
 
     run.result.assert_outcomes(passed=2, failed=1)
     assert run.text.count("compileguard is disabled") == 1
-    assert SAID in run.text.splitlines()
+    assert SAID.format(origin=origin) in run.text.splitlines()
     assert run.check["outcome"] == "not_checked"
     assert run.check["observed"]["graphs"] is None
-    assert "--compileguard-disable" in run.check["findings"][0]["message"]
+    assert run.check["findings"][0]["message"] == f"checks are disabled ({origin})"
 
 
 def test_disable_has_nothing_to_say_where_nothing_is_guarded(run_suite: RunSuite) -> None:
@@ -215,12 +217,64 @@ def test_disable_has_nothing_to_say_where_nothing_is_guarded(run_suite: RunSuite
     assert "disabled" not in run.text
 
 
-def test_disable_leaves_strict_and_damaged_baselines_alone(
+STRICT, DISABLE = "--compileguard-strict", "--compileguard-disable"
+
+
+BOTH = (
+    "ERROR: {} can't both be kept: nothing would be checked, and what is not checked must fail; "
+    "choose one of the two, {}"
+)
+
+
+@pytest.mark.parametrize(
+    ("ini", "arguments", "both", "way_out"),
+    (
+        (
+            "",
+            (STRICT, DISABLE),
+            f"{STRICT} and {DISABLE}",
+            f"without {STRICT} or without {DISABLE}",
+        ),
+        (
+            "compileguard_disable = true",
+            (STRICT,),
+            f"{STRICT} and {INI_DISABLES}",
+            f"without {STRICT} or -o compileguard_disable=false",
+        ),
+        (
+            "compileguard_strict = true",
+            (DISABLE,),
+            f"ini key compileguard_strict and {DISABLE}",
+            f"-o compileguard_strict=false or without {DISABLE}",
+        ),
+    ),
+)
+def test_strict_and_disabled_contradict(
+    pytester: pytest.Pytester, ini: str, arguments: tuple[str, ...], both: str, way_out: str
+) -> None:
+    pytester.makeini(f"[pytest]\n{ini}\n")
+    pytester.makepyfile(PLAIN)
+
+    result = pytester.runpytest_inprocess(*arguments)
+
+    assert error_line(f"{result.stdout}\n{result.stderr}") == BOTH.format(both, way_out)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+
+
+def test_an_ini_file_that_is_strict_can_be_disabled_by_hand(
+    run_suite: RunSuite, pytester: pytest.Pytester
+) -> None:
+    pytester.makeini("[pytest]\ncompileguard_strict = true\n")
+    run = run_suite(SIMPLE, DISABLE, "-o", "compileguard_strict=false")
+    run.result.assert_outcomes(passed=1)
+
+
+def test_disable_leaves_damaged_baselines_alone(
     run_suite: RunSuite, pytester: pytest.Pytester
 ) -> None:
     pytester.mkdir("__compileguard__").joinpath("test_suite.json").write_text("{", "utf-8")
 
-    run = run_suite(SIMPLE, "--compileguard-disable", "--compileguard-strict")
+    run = run_suite(SIMPLE, DISABLE)
 
     run.result.assert_outcomes(passed=1)
 
