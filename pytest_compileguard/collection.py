@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
 
@@ -14,6 +16,8 @@ from pytest_compileguard.errors import CompileGuardError
 from pytest_compileguard.spec import MARKER, CompileCheck, spec_from_marks
 
 FIXTURE = "compileguard"
+_NEAR = 0.85
+"""From which similarity on a mark is a misspelt one: ``compile_chek``, not ``compile_cache``."""
 
 
 def refusals(items: Iterable[pytest.Item], store: Store | None) -> list[str]:
@@ -87,8 +91,11 @@ def _has_mode(item: pytest.Item) -> bool:
 
 def _refusals(items: Iterable[pytest.Item], store: Store | None) -> Iterator[str]:
     modules = set()
+    known: frozenset[str] | None = None
     by_nodeid: dict[str, str] = {}
     for item in items:
+        known = known if known is not None else _known_marks(item.config)
+        yield from _misspelt(item, known)
         guarded = FIXTURE in getattr(item, "fixturenames", ())
         stable = stable_nodeid(item)
         module = stable.partition("::")[0]
@@ -113,6 +120,29 @@ def _refusals(items: Iterable[pytest.Item], store: Store | None) -> Iterator[str
                 f"{FIXTURE}, so nothing would be checked; request {FIXTURE} and guard a target, "
                 "or move the mark"
             )
+
+
+def _known_marks(config: pytest.Config) -> frozenset[str]:
+    """Give the names of all marks that somebody declared: pytest, a plugin or the project."""
+    declared: list[str] = config.getini("markers")
+    return frozenset(re.split(r"[:(]", line, maxsplit=1)[0].strip() for line in declared)
+
+
+def _misspelt(item: pytest.Item, known: frozenset[str]) -> Iterator[str]:
+    """Find marks that pytest takes as they are, and that nobody would ever read."""
+    for name in sorted({mark.name for mark in item.iter_markers()} - known):
+        if _is_near(name):
+            yield (
+                f"{stable_nodeid(item)}: is marked {name!r}, which nothing knows; did you mean "
+                f"{MARKER}? If it is a mark of your own, declare it under markers in the ini file"
+            )
+
+
+@lru_cache(maxsize=1024)
+def _is_near(name: str) -> bool:
+    """Whether a mark was likely meant to be ours; the fixture's name is none."""
+    bare = re.sub(r"[\W_]", "", name.casefold())
+    return bool(get_close_matches(bare, (MARKER.replace("_", ""), FIXTURE), 1, _NEAR))
 
 
 def _same_name(item: pytest.Item, other: str) -> str:

@@ -28,8 +28,6 @@ def finish_test(
     """
     if guard.disabled:
         return None
-    if marked and not guard.plans:
-        return f"the test is marked {MARKER}, but it guards no target: call compileguard(target)"
     problems = []
     for check, observation in guard.finish():
         environment = make_environment(check.device_type)
@@ -42,9 +40,23 @@ def finish_test(
         if verdict.fails or check.plan.artifacts_for == "all":
             verdict = msgspec.structs.replace(verdict, artifacts=check.save())
         verdicts.append(verdict)
+    if not guard.plans:
+        return _guards_nothing(guard, marked=marked)
     if any(verdict.fails for verdict in verdicts):
         problems.insert(0, failure_text(verdicts, rootpath=store.rootpath))
     return "\n".join(problems) or None
+
+
+def _guards_nothing(guard: CompileGuard, *, marked: bool) -> str | None:
+    """Say why a test fails that checks nothing; one that promises nothing only if strict."""
+    if marked:
+        return f"the test is marked {MARKER}, but it guards no target: call compileguard(target)"
+    if guard.options.strict:
+        return (
+            "the test takes compileguard, but it guards no target: call compileguard(target), or "
+            f"don't take it ({guard.options.origin('strict')})"
+        )
+    return None  # told at the end of the run
 
 
 def verdicts_of(guard: CompileGuard, judged: Sequence[Verdict]) -> list[Verdict]:

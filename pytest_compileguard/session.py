@@ -20,7 +20,12 @@ from pytest_compileguard.metrics import NOISE_THRESHOLD
 from pytest_compileguard.options import Options
 from pytest_compileguard.outputs import Outputs
 from pytest_compileguard.report.document import document
-from pytest_compileguard.report.summary import SummaryLine, disabled_line, summary_lines
+from pytest_compileguard.report.summary import (
+    SummaryLine,
+    disabled_line,
+    summary_lines,
+    unguarded_lines,
+)
 from pytest_compileguard.report.update import hint_lines, refusal_lines, update_lines
 
 
@@ -69,6 +74,7 @@ class Session:
         self._by_test: dict[str, tuple[Verdict, ...]] = {}
         self._lines: dict[str, int] = {}
         self._spoiled: set[str] = set()
+        self._unguarded: set[str] = set()
         self._reported: set[str] = set()
         self._collected: list[dict[str, dict[str, str]]] = []
         self._changes: Changes | None = None
@@ -101,6 +107,9 @@ class Session:
             verdicts = msgspec.convert(wire, list[Verdict], strict=False)
             replace = msgspec.structs.replace
             self._by_test[nodeid] = tuple(replace(v, expected=expected) for v in verdicts)
+            self._unguarded.discard(nodeid)
+            if outcome == "passed" and not verdicts:
+                self._unguarded.add(nodeid)
         if outcome not in ("passed", "rerun"):  # of a rerun, the next attempt decides
             self._spoiled.add(nodeid)
 
@@ -147,7 +156,8 @@ class Session:
             return [*([disabled] if self._by_test else []), *told, *refused]
         verdicts = self._verdicts()
         summary = summary_lines(verdicts, width=width, verbosity=verbosity, rootpath=rootpath)
-        return [*summary, *hint_lines(self._hints), *told, *refused]
+        unguarded = unguarded_lines(self._unguarded)
+        return [*summary, *unguarded, *hint_lines(self._hints), *told, *refused]
 
     def commands(self, *, at_tests: bool) -> list[str]:
         """The annotations for a job on GitHub Actions; empty elsewhere."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pytest_compileguard.finding import Finding, Status, Verdict
 from pytest_compileguard.findings.baseline_advice import TIGHTEN
 from pytest_compileguard.findings.speed import speed_text
-from pytest_compileguard.findings.wording import MOST_LINES, counted, factor_text
+from pytest_compileguard.findings.wording import MOST_LINES, counted, factor_text, first_of
 from pytest_compileguard.metrics import facts_of
 from pytest_compileguard.observation import (
     CompileObservation,
@@ -102,6 +102,15 @@ def disabled_line(origin: str) -> SummaryLine:
     """Say that nothing was checked, and by what."""
     text = f"compileguard is disabled ({origin}): calls ran eager, nothing was checked"
     return SummaryLine(text=text, yellow=True)
+
+
+def unguarded_lines(nodeids: Collection[str]) -> list[SummaryLine]:
+    """Tell of the tests that could have checked something and did not; empty without any."""
+    if not nodeids:
+        return []
+    names = ", ".join(first_of(sorted(nodeids)))
+    text = f"{counted(len(nodeids), 'test')} took compileguard and guarded nothing: {names}"
+    return [SummaryLine(text=plain_line(text, _MOST_OF_COMMAND), yellow=True)]
 
 
 def _table(verdicts: Sequence[Verdict], crowded: frozenset[str], width: int) -> list[str]:

@@ -230,6 +230,94 @@ def test_every_mistake_is_told_at_once(run_suite: RunSuite) -> None:
     assert run.result.ret == pytest.ExitCode.USAGE_ERROR
 
 
+NEAR = (
+    *("compilecheck", "compile_checks", "compile_chek", "complie_check", "CompileCheck"),
+    *("compileguard", "compile_guard", "compileguards"),
+)
+OTHERS = ("compile", "compiled", "compile_cache", "compile_time", "check", "slow", "guard")
+
+
+@pytest.mark.parametrize("level", ("function", "module"))
+def test_a_misspelt_mark_is_refused(run_suite: RunSuite, level: str) -> None:
+    tests = [f"@pytest.mark.{name}\ndef test_{name}(compileguard): pass" for name in NEAR]
+    if level == "module":
+        tests = [f"pytestmark = pytest.mark.{NEAR[0]}(max_graph_breaks=0)\ndef test_it(): pass"]
+
+    run = run_suite("import pytest\n" + "\n".join(tests))
+
+    names = NEAR[:1] if level == "module" else NEAR
+    lines = clean_errors(run.text)
+    assert len(lines) == len(names)
+    for line, name in zip(lines, names, strict=True):
+        assert f"is marked {name!r}, which nothing knows; did you mean compile_check?" in line
+    assert run.result.ret == pytest.ExitCode.USAGE_ERROR
+
+
+def test_marks_of_others_are_their_own(run_suite: RunSuite, pytester: pytest.Pytester) -> None:
+    """What is not near, or is declared, is nobody's mistake."""
+    pytester.makeini("[pytest]\nmarkers =\n    compile_checks(n): ours\n    compile_guard: too\n")
+    names = (*OTHERS, "compile_checks", "compile_guard")
+    tests = [f"@pytest.mark.{name}\ndef test_{name}(): pass" for name in names]
+
+    run = run_suite("import pytest\n" + "\n".join(tests))
+
+    run.result.assert_outcomes(passed=len(names))
+
+
+IDLE = """
+import pytest
+from library import double_relu
+from torch import ones
+
+@pytest.fixture
+def guarded(compileguard):
+    return compileguard(double_relu, backend="eager")
+
+def test_guards(guarded):
+    guarded(ones(3))
+
+def test_idle(compileguard):
+    pass
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_idle_too(compileguard, n):
+    pass
+
+def test_skips(compileguard):
+    pytest.skip("not here")
+
+def test_plain():
+    pass
+"""
+
+
+@pytest.mark.parametrize("workers", ((), ("-n2",)), ids=("serial", "xdist"))
+def test_a_test_that_guards_nothing_is_told(run_suite: RunSuite, workers: tuple[str, ...]) -> None:
+    run = run_suite(IDLE, *workers)
+
+    run.result.assert_outcomes(passed=5, skipped=1)
+    told = [line for line in run.text.splitlines() if "guarded nothing" in line]
+    idle = ("test_idle", "test_idle_too[1]", "test_idle_too[2]")
+    names = ", ".join(f"test_suite.py::{name}" for name in idle)
+    assert told == [f"3 tests took compileguard and guarded nothing: {names}"]
+
+
+@pytest.mark.parametrize("origin", ("--compileguard-strict", "ini key compileguard_strict"))
+def test_a_test_that_guards_nothing_fails_if_strict(
+    run_suite: RunSuite, pytester: pytest.Pytester, origin: str
+) -> None:
+    if origin.startswith("ini"):
+        pytester.makeini("[pytest]\ncompileguard_strict = true\n")
+    arguments = () if origin.startswith("ini") else (origin,)
+
+    run = run_suite(IDLE, "-k", "idle or plain", *arguments)
+
+    run.result.assert_outcomes(passed=1, failed=3)
+    said = "the test takes compileguard, but it guards no target: call compileguard(target), or "
+    assert run.text.count(f"{said}don't take it ({origin})") >= 3
+    assert "guarded nothing" not in run.text
+
+
 def test_a_test_that_is_not_selected_is_not_judged(run_suite: RunSuite) -> None:
     run = run_suite(MISTAKES, "-k", "sound")
 
