@@ -441,7 +441,11 @@ def test_an_unknown_backend_fails_the_check(run_suite: RunSuite) -> None:
 
     run.result.assert_outcomes(failed=1)
     assert run.status("compiled") == "failed"
-    assert "no_such_backend" in run.findings("compiled")[0]["message"]
+    said = "call 1: InvalidBackend: Invalid backend: 'no_such_backend'"
+    assert run.findings("compiled")[0]["message"].startswith(said)
+    (line,) = [line for line in run.text.splitlines() if "no_such_backend" in line]
+    assert line.startswith(f"  compiled       {said}")
+    assert "Traceback" not in run.text
 
 
 def test_options_reach_the_workers_of_xdist(pytester: pytest.Pytester) -> None:
