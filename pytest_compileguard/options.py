@@ -97,7 +97,8 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         name="strict",
         kind="flag",
-        help="fail checks that are inconclusive or that could not be made",
+        help="fail checks that are inconclusive or that could not be made, and tests that take "
+        "compileguard and guard nothing",
     ),
     Option(
         name="no-timing",
