@@ -26,6 +26,7 @@ from pytest_compileguard.report.labels import (
     metric_label,
     shown_findings,
     status_label,
+    test_name,
     verdict_label,
 )
 from pytest_compileguard.report.modes import mode_lines
@@ -36,6 +37,7 @@ _GAP = "  "
 _LEAST_NAME = 16
 _SHARE_OF_NAMES = 4
 _MOST_IN_LINE = 240
+_MOST_TESTS = 3
 _MOST_OF_COMMAND = 1200
 _UNCLEAR: tuple[Status, ...] = ("inconclusive", "not_checked")
 
@@ -61,6 +63,9 @@ class _Reason:
 
     checks: set[int] = field(default_factory=set)
     labels: dict[str, None] = field(default_factory=dict)
+    tests: dict[str, None] = field(default_factory=dict)
+    """Of inconclusive checks, which may pass."""
+    remedy: str = ""
 
 
 class _Column(Record, frozen=True):
@@ -206,13 +211,20 @@ def _reasons(verdicts: Sequence[Verdict]) -> list[SummaryLine]:
                 reason = reasons.setdefault((finding.status, finding.message), _Reason())
                 reason.checks.add(at)
                 reason.labels.setdefault(finding_label(finding))
+                if finding.status == "inconclusive":
+                    reason.tests.setdefault(test_name(verdict.nodeid))
+                    reason.remedy = finding.remedy
     ordered = sorted(reasons.items(), key=lambda item: _UNCLEAR.index(item[0][0]))
-    texts = [
-        f"{status_label(status)}: {', '.join(reason.labels)} "
-        f"in {counted(len(reason.checks), 'check')}: {message}"
-        for (status, message), reason in ordered
-    ]
+    texts = [_reason_text(*key, reason) for key, reason in ordered]
     return [SummaryLine(text=plain_line(text, _MOST_IN_LINE), yellow=True) for text in texts]
+
+
+def _reason_text(status: Status, message: str, reason: _Reason) -> str:
+    where = f"in {counted(len(reason.checks), 'check')}"
+    if reason.tests:  # what to do, and where, stands nowhere else: such a test passes
+        where += f" ({', '.join(first_of(list(reason.tests), _MOST_TESTS))})"
+    advice = f"; {reason.remedy}" if reason.remedy else ""
+    return f"{status_label(status)}: {', '.join(reason.labels)} {where}: {message}{advice}"
 
 
 def _unread(verdicts: Sequence[Verdict]) -> list[SummaryLine]:

@@ -365,7 +365,8 @@ def session() -> list[Verdict]:
 
 REASONS = """\
 4 checks: 2 failed, 1 inconclusive, 1 passed
-inconclusive: speedup in 1 check: 1.20x [1.15, 1.25]: the limit 1.20x lies inside
+inconclusive: speedup in 1 check (test_a): 1.20x [1.15, 1.25]: the limit 1.20x lies inside; \
+raise max_time_s, or time on a quieter machine
 not checked: baseline in 2 checks: none for NVIDIA H200, torch 2.11; \
 record with --compileguard-update-baseline
 not checked: graph breaks, recompiles, baseline in 1 check: nothing was compiled
