@@ -4,23 +4,51 @@ from __future__ import annotations
 
 import sys
 import sysconfig
+from collections.abc import Sequence
 from pathlib import PurePath
 
-from pytest_compileguard.observation import Origin
+from pytest_compileguard.observation import CodeLine, Origin
 from pytest_compileguard.source import source_line
 
 _STANDARD_LIBRARY = sysconfig.get_path("stdlib")
+_THIS_PACKAGE = str(PurePath(__file__).parent)
+StackLine = tuple[str, int, str]
+"""File, line and function of one entry of a stack."""
 
 
 def origin(file: str) -> Origin:
     """Tell whose code a file is: torch's, a third party's, a test's, or of the tested package."""
+    return _others(file) or ("test" if _is_rewritten(file) else "package")
+
+
+def is_users(file: str) -> bool:
+    """Whether a file is of the tested package or of its tests, so that its owner can edit it."""
+    return not file.startswith(("<", "?")) and _others(file) is None
+
+
+def calling_line(stack: Sequence[StackLine]) -> CodeLine | None:
+    """Find the innermost line of the user's own code, outermost entries first.
+
+    What stands before the last line of this package is the test that made the call: it
+    leads to everything, and so explains nothing.
+    """
+    for file, line, function in reversed(stack):
+        if file.startswith(_THIS_PACKAGE):
+            return None
+        if is_users(file):
+            text = source_line(file, line)
+            return CodeLine(file=file, line=line, function=function, source=text)
+    return None
+
+
+def _others(file: str) -> Origin | None:
     parts = PurePath(file).parts
     if "site-packages" in parts or "dist-packages" in parts:
         below = parts[max(i for i, part in enumerate(parts) if part.endswith("-packages")) + 1 :]
         return "torch" if below[:1] == ("torch",) else "third party"
-    if file.startswith(_STANDARD_LIBRARY):
+    if file.startswith((_STANDARD_LIBRARY, _THIS_PACKAGE)):
         return "third party"
-    return "test" if _is_rewritten(file) else "package"
+    return None
 
 
 def _is_rewritten(file: str) -> bool:

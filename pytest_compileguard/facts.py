@@ -9,22 +9,33 @@ import msgspec
 
 from pytest_compileguard import dynamo
 from pytest_compileguard.allowance import allowed_sites
-from pytest_compileguard.code_origin import is_rewritten_assert, origin
-from pytest_compileguard.observation import BreakSite, CacheState, CompileObservation, Fallback
+from pytest_compileguard.code_origin import is_rewritten_assert, is_users, origin
+from pytest_compileguard.observation import (
+    BreakSite,
+    CacheState,
+    CodeLine,
+    CompileObservation,
+    Fallback,
+)
 from pytest_compileguard.plan import OWN_BACKEND, Plan
 from pytest_compileguard.shadow.call import ShadowCall
 from pytest_compileguard.source import source_line
-from pytest_compileguard.trace.compiles import TraceEvent, TraceFacts, read_trace
+from pytest_compileguard.trace.compiles import WRAPPER_FILE, TraceEvent, TraceFacts, read_trace
 from pytest_compileguard.trace.inductor import ON_CPU, cudagraph_skips, fused_kernels, kernel_names
 
 
-def gather_facts(calls: Sequence[ShadowCall], plan: Plan, *, target: str) -> CompileObservation:
-    """Reduce all calls of one target to an observation."""
+def gather_facts(
+    calls: Sequence[ShadowCall], plan: Plan, *, target: str, definition: CodeLine | None = None
+) -> CompileObservation:
+    """Reduce all calls of one target to an observation.
+
+    ``definition`` is where the target itself is defined, if that is known.
+    """
     events = [event for call in calls if call.trace for event in call.trace.events]
     facts = read_trace(events, target=target, dynamic=plan.arguments.dynamic)
     moved = [call.counters for call in calls if call.counters]
     lost = _lost_sites(facts)
-    places = tuple(map(_placed, facts.break_sites + lost))
+    places = tuple(_placed(site, definition) for site in facts.break_sites + lost)
     sites, unused = allowed_sites(places, plan.allow_graph_breaks)
     error, remedy = _error(calls)
     return CompileObservation(
@@ -37,7 +48,7 @@ def gather_facts(calls: Sequence[ShadowCall], plan: Plan, *, target: str) -> Com
         break_sites=sites,
         break_events=facts.break_events + len(lost),
         recompiles=facts.recompiles,
-        fallbacks=_fallbacks(calls, facts, events),
+        fallbacks=tuple(_defined(f, definition) for f in _fallbacks(calls, facts, events)),
         limit_hit=facts.limit_hit,
         compile_time_s=facts.compile_time_s,
         kernels=sum(c.kernels for c in moved),
@@ -88,13 +99,31 @@ def _cache_state(plan: Plan, moved: Sequence[dynamo.Counters]) -> CacheState:
     return "cold" if looked_up and not any(c.cache_bypasses for c in moved) else "unknown"
 
 
-def _placed(site: BreakSite) -> BreakSite:
-    """Say whose code it is, and whether pytest had a hand in it."""
+def _placed(site: BreakSite, target: CodeLine | None) -> BreakSite:
+    """Say whose code it is, whether pytest had a hand in it, and which target torch wrapped."""
+    wrapped = not site.called_from and site.file.endswith(WRAPPER_FILE)
     return msgspec.structs.replace(
         site,
+        called_from=_users(target) if wrapped else site.called_from,
         origin=origin(site.file),
         rewritten_assert=is_rewritten_assert(site.file, site.line),
     )
+
+
+def _defined(fallback: Fallback, target: CodeLine | None) -> Fallback:
+    """Keep the definition of the function that ran eager only where its place is of others."""
+    found = fallback.definition
+    if found is not None and found.file.endswith(WRAPPER_FILE):
+        found = target
+    known = _users(found) if fallback.file and not is_users(fallback.file) else ()
+    return msgspec.structs.replace(fallback, definition=known[0] if known else None)
+
+
+def _users(line: CodeLine | None) -> tuple[CodeLine, ...]:
+    if line is None or not is_users(line.file):
+        return ()
+    text = line.source or source_line(line.file, line.line)
+    return (msgspec.structs.replace(line, source=text),)
 
 
 def _error(calls: Sequence[ShadowCall]) -> tuple[str | None, str]:

@@ -37,6 +37,18 @@ class NotObserved(Record, tag=True):
     """Whether this machine can't observe it at all, however often it is tried."""
 
 
+class CodeLine(Record):
+    """One line of the user's own code that something in other code belongs to."""
+
+    file: str
+    line: int
+    function: str
+    source: str
+    """The text of the line, stripped; empty if the file can't be read."""
+    role: Literal["call", "definition"] = "call"
+    """Whether the line calls that code, or defines the function that is meant."""
+
+
 class BreakSite(Record):
     """One place at which Dynamo stopped tracing: what somebody has to edit."""
 
@@ -60,6 +72,9 @@ class BreakSite(Record):
     """Whose code it is: of the tested package, of a test, of a third party, or torch's."""
     rewritten_assert: bool = False
     """Whether it is an assert that pytest rewrote, which plain Python would not break at."""
+    called_from: tuple[CodeLine, ...] = ()
+    """Where the site is in code of others: the innermost lines of the user's own code that lead
+    to it, each once; empty if there are none."""
 
 
 RecompileKind = Literal[
@@ -112,6 +127,8 @@ class Fallback(Record):
     file: str
     line: int
     reason: str
+    definition: CodeLine | None = None
+    """Where ``file`` is code of others: the user's function that ran eager for it."""
 
 
 class FusedKernel(Record):

@@ -31,7 +31,7 @@ from pytest_compileguard.observation import (
 from pytest_compileguard.plan import OWN_BACKEND, CompileArguments, Plan
 from pytest_compileguard.shadow.both_sides import Shadow
 from pytest_compileguard.shadow.call import ShadowCall, Timeable
-from pytest_compileguard.target import own_code, target_name
+from pytest_compileguard.target import definition, own_code, target_name
 from pytest_compileguard.timing.conditions import VoidError
 from pytest_compileguard.timing.device_usage import kernel_launches, peak_memory
 from pytest_compileguard.timing.measuring import sample_speed
@@ -150,7 +150,12 @@ class Check:
         if all(call.trace is None and call.compile_error is None for call in self.calls):
             problems = [call.problem for call in self.calls if call.problem]
             return NotObserved(reason=problems[0] if problems else "no call could be observed")
-        return gather_facts(self.calls, self.plan, target=target_name(self.target))
+        return gather_facts(
+            self.calls,
+            self.plan,
+            target=target_name(self.target),
+            definition=definition(self.target),
+        )
 
     def _parity(
         self, compiled: CompileObservation | NotObserved

@@ -8,7 +8,11 @@ import types
 from collections.abc import Iterator
 from typing import Any
 
+from pytest_compileguard.observation import CodeLine
+from pytest_compileguard.source import source_line
 from pytest_compileguard.training_step import TrainingStep
+
+_MOST_DECORATOR_LINES = 50
 
 
 def target_name(target: Any) -> str:
@@ -26,6 +30,35 @@ def target_name(target: Any) -> str:
         return f"{kind.__name__}.{target.__name__}"
     name = getattr(target, "__name__", None)
     return name if isinstance(name, str) else type(target).__name__
+
+
+def definition(target: Any) -> CodeLine | None:
+    """Find the line that defines the function which calling the target runs, if it is Python."""
+    if isinstance(target, types.MethodType):
+        target = target.__func__
+    function = next(_functions(target), None)
+    function = inspect.unwrap(function) if callable(function) else function
+    function = getattr(function, "_torchdynamo_orig_callable", function)
+    if not isinstance(function, types.FunctionType):
+        return None
+    code = function.__code__
+    line = _line_of_def(code.co_filename, code.co_firstlineno)
+    return CodeLine(
+        file=code.co_filename,
+        line=line,
+        function=code.co_name,
+        source=source_line(code.co_filename, line),
+        role="definition",
+    )
+
+
+def _line_of_def(file: str, first: int) -> int:
+    """Skip decorators, at which the code of a function begins."""
+    lines = range(first, first + _MOST_DECORATOR_LINES)
+    if not source_line(file, first).startswith("@"):
+        return first
+    defs = (n for n in lines if source_line(file, n).startswith(("def ", "async def ")))
+    return next(defs, first)
 
 
 def is_coroutine(target: Any) -> bool:

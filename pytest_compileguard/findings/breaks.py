@@ -7,7 +7,13 @@ from collections.abc import Sequence
 
 from pytest_compileguard.finding import Finding
 from pytest_compileguard.findings.limit import against_limit, placed
-from pytest_compileguard.findings.wording import MOST_LINES, counted, frame_text
+from pytest_compileguard.findings.wording import (
+    MOST_LINES,
+    code_line_text,
+    counted,
+    first_of,
+    frame_text,
+)
 from pytest_compileguard.metrics import completed_recompiles
 from pytest_compileguard.observation import BreakSite, CompileObservation, Origin
 from pytest_compileguard.plan import Plan
@@ -55,6 +61,7 @@ def site_lines(sites: Sequence[BreakSite], prefix: str = "") -> tuple[str, ...]:
         source = f"    {site.source}" if site.source else ""
         hint = _whole_sentences(site.hint)
         lines.append(where + source + _ORIGINS[site.origin])
+        lines += first_of([f"  {code_line_text(line)}" for line in site.called_from], 3)
         lines.append(f"  {why}: {hint}" if hint else f"  {why}")
     if len(sites) > MOST_LINES:
         lines.append(f"and {len(sites) - MOST_LINES} more")

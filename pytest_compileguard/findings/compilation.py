@@ -20,6 +20,7 @@ from pytest_compileguard.findings.recompile_text import (
 from pytest_compileguard.findings.wording import (
     and_more,
     call_text,
+    code_line_text,
     counted,
     first_of,
     frame_text,
@@ -186,6 +187,8 @@ def _fallback_lines(fallbacks: Sequence[Fallback]) -> tuple[str, ...]:
     calls: dict[tuple[str, str, str], list[int]] = {}
     for fallback in fallbacks:
         where = frame_text(fallback.file, fallback.line, fallback.frame)
+        if fallback.definition is not None:
+            where += f" ({code_line_text(fallback.definition)})"
         key = (fallback.kind.replace("_", " "), where, fallback.reason)
         calls.setdefault(key, [])
         if fallback.call is not None:

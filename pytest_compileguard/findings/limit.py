@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from pytest_compileguard.finding import Finding
-from pytest_compileguard.findings.wording import known_file
+from pytest_compileguard.findings.wording import edited_places, known_file
 from pytest_compileguard.observation import BreakSite, CompileObservation, Fallback, Recompile
 
 NOTHING_COMPILED = "nothing was compiled"
@@ -16,8 +16,9 @@ NOTHING_COMPILED = "nothing was compiled"
 def placed(finding: Finding, places: Sequence[BreakSite | Fallback | Recompile]) -> Finding:
     """Point the finding at the first place that is known."""
     for place in places:
-        if known_file(place.file):
-            return msgspec.structs.replace(finding, file=place.file, line=place.line)
+        file, line = edited_places(place)[0]
+        if known_file(file):
+            return msgspec.structs.replace(finding, file=file, line=line)
     return finding
 
 

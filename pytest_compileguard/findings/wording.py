@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from pytest_compileguard.observation import BreakSite, CodeLine, Fallback, Recompile
+
 _ROUNDING = 1e-9
 MOST_LINES = 10
 """Most places shown in one finding; the JSON report has all of them."""
@@ -31,6 +33,23 @@ def frame_text(file: str, line: int, function: str) -> str:
     """Say in which line of which function, as far as known."""
     place = place_text(file, line)
     return f"{place} in {function}" if place and function else place or function
+
+
+def code_line_text(line: CodeLine) -> str:
+    """Say which line of the user's own code is meant, and what stands there."""
+    what = "called from" if line.role == "call" else "defined at"
+    source = f"    {line.source}" if line.source else ""
+    return f"{what} {frame_text(line.file, line.line, line.function)}{source}"
+
+
+def edited_places(place: BreakSite | Fallback | Recompile) -> tuple[tuple[str, int], ...]:
+    """Find the files and lines that their owner can edit: not those in code of others."""
+    lines: tuple[CodeLine, ...] = ()
+    if isinstance(place, BreakSite):
+        lines = place.called_from
+    elif isinstance(place, Fallback) and place.definition is not None:
+        lines = (place.definition,)
+    return tuple((line.file, line.line) for line in lines) or ((place.file, place.line),)
 
 
 def known_file(file: str) -> str:

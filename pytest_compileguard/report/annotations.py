@@ -10,7 +10,7 @@ import msgspec
 
 from pytest_compileguard.finding import Finding
 from pytest_compileguard.findings.recompile_text import recompile_phrase
-from pytest_compileguard.findings.wording import and_more, first_of
+from pytest_compileguard.findings.wording import and_more, edited_places, first_of, frame_text
 from pytest_compileguard.observation import BreakSite, Record
 from pytest_compileguard.report.contract import CheckReport, Report
 from pytest_compileguard.report.escape import command_property, command_value
@@ -93,7 +93,12 @@ def _placed(check: CheckReport, finding: Finding) -> Iterator[_Cause]:
     """Find the places that a finding is about."""
     title = finding_label(finding).removeprefix("baseline ")
     if finding.metric in _BREAKS:
-        yield from (_of_break(site) for site in check.graph_breaks if not site.allowed)
+        yield from (
+            _of_break(site, place)
+            for site in check.graph_breaks
+            if not site.allowed
+            for place in edited_places(site)
+        )
     elif finding.metric in _RECOMPILES:
         yield from _of_recompiles(check, finding)
     elif finding.file:
@@ -102,10 +107,14 @@ def _placed(check: CheckReport, finding: Finding) -> Iterator[_Cause]:
         yield _Cause(file=finding.file, line=finding.line, title=title, message=message)
 
 
-def _of_break(site: BreakSite) -> _Cause:
+def _of_break(site: BreakSite, place: tuple[str, int]) -> _Cause:
     why = f"{site.reason} ({site.id})" if site.id else site.reason
-    message = _text([site.source, f"{why}: {site.hint}" if site.hint else why])
-    return _Cause(file=site.file, line=site.line, title="graph break", message=message)
+    file, line = place
+    source = site.source
+    if site.called_from:  # the annotation stands at that line, so the other one is to be named
+        source = f"{frame_text(site.file, site.line, site.function)}    {source}"
+    message = _text([source, f"{why}: {site.hint}" if site.hint else why])
+    return _Cause(file=file, line=line, title="graph break", message=message)
 
 
 def _of_recompiles(check: CheckReport, finding: Finding) -> Iterator[_Cause]:

@@ -7,7 +7,12 @@ from itertools import groupby
 from typing import Literal
 
 from pytest_compileguard.findings.recompile_text import recompile_phrase
-from pytest_compileguard.findings.wording import counted, frame_text, place_text
+from pytest_compileguard.findings.wording import (
+    code_line_text,
+    counted,
+    frame_text,
+    place_text,
+)
 from pytest_compileguard.observation import Record
 from pytest_compileguard.report.contract import CheckReport
 
@@ -78,9 +83,10 @@ def _breaks(check: CheckReport, call: int) -> Iterator[Event]:
     for site in check.graph_breaks:
         if site.call == call:
             why = f"{site.reason} ({site.id})" if site.id else site.reason
+            lines = [code_line_text(line) for line in site.called_from]
             yield Event(
                 kind="broke",
-                text=f"{why}: {site.hint}" if site.hint else why,
+                text="; ".join((f"{why}: {site.hint}" if site.hint else why, *lines)),
                 place=frame_text(site.file, site.line, site.function),
                 source=site.source,
                 allowed=site.allowed,

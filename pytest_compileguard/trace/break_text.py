@@ -9,8 +9,14 @@ frame at once, header, reason and hints are missing; the reason ends its traceba
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
 
-from pytest_compileguard.observation import Record
+import msgspec
+
+from pytest_compileguard.code_origin import calling_line, is_users
+from pytest_compileguard.observation import BreakSite, CodeLine, Record
+from pytest_compileguard.source import source_line
 
 
 class BreakEvent(Record):
@@ -24,6 +30,8 @@ class BreakEvent(Record):
     reason: str
     id: str | None
     hint: str
+    called_from: tuple[CodeLine, ...] = ()
+    """Where the place is in code of others: the user's line that leads to it."""
 
     @property
     def site(self) -> tuple[str, int, str]:
@@ -63,7 +71,8 @@ def read_break(payload: str, *, call: int, frame: str) -> BreakEvent | None:
         return None
     user = payload.split(_TRACEBACK, maxsplit=1)[0]
     head, _, stack = user.partition("User code traceback:")
-    file, line, function = (_FRAME.findall(stack or user) or [("?", "0", frame)])[-1]
+    entries = _FRAME.findall(stack or user)
+    file, line, function = (entries or [("?", "0", frame)])[-1]
     if (header := _HEADER.search(head)) and header.groups() != (file, line):
         (file, line), function = header.groups(), frame  # the stack ends in the caller
     first = head.split("*** While handling this graph break")[0]
@@ -80,6 +89,43 @@ def read_break(payload: str, *, call: int, frame: str) -> BreakEvent | None:
         reason=reason,
         id=f"GB{found[1]}" if found else None,
         hint=_hint(whole) or expression,
+        called_from=() if is_users(file) else _called_from(entries),
+    )
+
+
+def _called_from(entries: list[tuple[str, str, str]]) -> tuple[CodeLine, ...]:
+    stack = [(file, int(line), plain_function(name)) for file, line, name in entries]
+    caller = calling_line(stack)
+    return () if caller is None else (caller,)
+
+
+def merged_sites(events: Sequence[BreakEvent]) -> tuple[BreakSite, ...]:
+    """Merge break events into the places where they happen, in the order of appearance."""
+    total = Counter(event.site for event in events)
+    first: dict[tuple[str, int, str], BreakEvent] = {}
+    for event in events:
+        first[event.site] = with_callers(first.get(event.site, event), [event])
+    return tuple(_site(event, events=total[site]) for site, event in first.items())
+
+
+def with_callers(event: BreakEvent, echoes: Iterable[BreakEvent]) -> BreakEvent:
+    """Keep all lines that lead to the place: whoever allows one of them may not hide another."""
+    callers = (*event.called_from, *(line for echo in echoes for line in echo.called_from))
+    return msgspec.structs.replace(event, called_from=tuple(dict.fromkeys(callers)))
+
+
+def _site(event: BreakEvent, *, events: int) -> BreakSite:
+    return BreakSite(
+        file=event.file,
+        line=event.line,
+        function=event.function,
+        source=source_line(event.file, event.line),
+        reason=event.reason,
+        id=event.id,
+        hint=event.hint,
+        events=events,
+        call=event.call,
+        called_from=event.called_from,
     )
 
 

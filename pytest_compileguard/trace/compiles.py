@@ -9,17 +9,29 @@ recompile. All of these are one site: the number is that of the places to be edi
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from pytest_compileguard.observation import BreakSite, Fallback, Recompile, RecompileKind, Record
-from pytest_compileguard.source import source_line
-from pytest_compileguard.trace.break_text import BreakEvent, plain_function, read_break
+from pytest_compileguard.observation import (
+    BreakSite,
+    CodeLine,
+    Fallback,
+    Recompile,
+    RecompileKind,
+    Record,
+)
+from pytest_compileguard.trace.break_text import (
+    BreakEvent,
+    merged_sites,
+    plain_function,
+    read_break,
+    with_callers,
+)
 from pytest_compileguard.trace.guard_text import read_guard
 
-# The frame that torch puts around a module whose class is torch's own.
-_WRAPPER_FILE = "external_utils.py"
+WRAPPER_FILE = "external_utils.py"
+"""Holds the frame that torch puts around a module whose class is torch's own, and around what
+is disabled."""
 _LIMIT = re.compile(r"(?:recompile|cache[ _]?size)[ _]?limit", re.IGNORECASE)
 
 
@@ -95,7 +107,7 @@ def read_trace(events: Sequence[TraceEvent], *, target: str, dynamic: bool | Non
         ops=_of_each(events, graph_ids, "graph_op_count"),
         guards=sum(_of_each(events, graph_ids, "guard_count")),
         backward_graphs=len({e.compile_id for e in events if "aot_backward_graph" in e.metadata}),
-        break_sites=_sites(breaks),
+        break_sites=merged_sites(breaks),
         break_events=len(breaks),
         recompiles=recompiles,
         skipped=tuple(_skip(e, frames) for e in given_up if _is_given_up(e)),
@@ -119,29 +131,9 @@ def _distinct_breaks(
         frame = frames.get(event.compile_id)
         parsed = read_break(event.payload, call=event.call, frame=frame.name if frame else "?")
         if parsed is not None:
-            found.setdefault((event.compile_id.partition("/")[0], parsed.site), parsed)
+            key = (event.compile_id.partition("/")[0], parsed.site)
+            found[key] = with_callers(found.get(key, parsed), [parsed])
     return tuple(found.values())
-
-
-def _sites(events: Sequence[BreakEvent]) -> tuple[BreakSite, ...]:
-    """Merge break events into the places where they happen, in the order of appearance."""
-    total = Counter(event.site for event in events)
-    first = {event.site: event for event in reversed(events)}
-    return tuple(_site(first[site], events=total[site]) for site in total)
-
-
-def _site(event: BreakEvent, *, events: int) -> BreakSite:
-    return BreakSite(
-        file=event.file,
-        line=event.line,
-        function=event.function,
-        source=source_line(event.file, event.line),
-        reason=event.reason,
-        id=event.id,
-        hint=event.hint,
-        events=events,
-        call=event.call,
-    )
 
 
 def _frames(events: Iterable[TraceEvent], target: str) -> dict[str, Frame]:
@@ -151,7 +143,7 @@ def _frames(events: Iterable[TraceEvent], target: str) -> dict[str, Frame]:
         if metrics is None or not metrics.get("co_name"):
             continue
         name, file = str(metrics["co_name"]), str(metrics.get("co_filename") or "?")
-        if name == "inner" and file.endswith(_WRAPPER_FILE):
+        if name == "inner" and file.endswith(WRAPPER_FILE):
             name = target
         frames[event.compile_id] = Frame(
             name=plain_function(name), file=file, line=int(metrics.get("co_firstlineno") or 0)
@@ -207,6 +199,9 @@ def _skip(event: TraceEvent, frames: dict[str, Frame]) -> Fallback:
         file=str(metrics.get("fail_user_frame_filename") or frame.file),
         line=int(metrics.get("fail_user_frame_lineno") or frame.line),
         reason=_first_sentence(_failure(metrics).partition(": ")[2]) or "Dynamo skipped the frame",
+        definition=CodeLine(
+            file=frame.file, line=frame.line, function=frame.name, source="", role="definition"
+        ),
     )
 
 

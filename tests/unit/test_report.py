@@ -580,6 +580,7 @@ def test_the_document_holds_the_contract() -> None:
             "allowed": False,
             "origin": "package",
             "rewritten_assert": False,
+            "called_from": [],
         }
     ]
     (recompile,) = check["recompiles"]

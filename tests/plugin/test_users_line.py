@@ -1,0 +1,144 @@
+"""A break in code of others names the line of the user's code that leads to it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.conftest import RunSuite
+
+VENDOR = """
+def emit(x):
+    print("half way", x.shape)
+    return x
+"""
+LIBRARY = """
+import torch
+import vendor
+
+def inner(x):
+    return vendor.emit(x.sin())
+
+def outer(x):
+    return inner(x + 1).cos()
+
+def other(x):
+    return vendor.emit(x * 2) + 1
+
+def both(x):
+    return other(outer(x))
+
+@torch.compiler.disable
+def disabled(x):
+    return x * 2
+
+class Disabled(torch.nn.Module):
+    @torch.compiler.disable
+    def forward(self, x):
+        return x * 2
+
+def looping(x):
+    for _ in range(2):
+        x = vendor.emit(x + 1)
+    return x
+"""
+SUITE = """
+import torch
+import library
+
+def test_it(compileguard):
+    guarded = compileguard(
+        library.{target}, backend="aot_eager", max_graph_breaks=0, allow_graph_breaks={allowed!r}
+    )
+    guarded(torch.ones(3))
+"""
+
+
+@pytest.fixture(autouse=True)
+def vendor(pytester: pytest.Pytester) -> None:
+    """Install a package of somebody else."""
+    folder = pytester.mkdir("site-packages")
+    (folder / "vendor.py").write_text(VENDOR, encoding="utf-8")
+    pytester.syspathinsert(folder)
+
+
+def _suite(target: str, *allowed: str) -> str:
+    return SUITE.format(target=target, allowed=list(allowed))
+
+
+def _callers(check: dict[str, Any]) -> list[tuple[Any, ...]]:
+    return [
+        (line["role"], line["file"], line["line"], line["function"], line["source"])
+        for site in check["graph_breaks"]
+        for line in site["called_from"]
+    ]
+
+
+INNER = ("call", "library.py", 5, "inner", "return vendor.emit(x.sin())")
+OTHER = ("call", "library.py", 11, "other", "return vendor.emit(x * 2) + 1")
+
+
+def test_a_break_in_a_package_names_the_innermost_line_of_the_user(run_suite: RunSuite) -> None:
+    run = run_suite(_suite("outer"), library=LIBRARY)
+    run.result.assert_outcomes(failed=1)
+    assert _callers(run.check) == [INNER]
+    run.result.stdout.fnmatch_lines(
+        [
+            "*vendor.py:3 in emit    print(*third party*",
+            "      called from library.py:5 in inner    return vendor.emit(x.sin())",
+            "      Failed to trace builtin operator (GB0059)*",
+        ]
+    )
+    (finding,) = run.findings("graph_breaks")
+    assert (finding["file"], finding["line"]) == ("library.py", 5)
+
+
+def test_the_annotation_stands_at_the_line_of_the_user(
+    run_suite: RunSuite, monkeypatch: pytest.MonkeyPatch, pytester: pytest.Pytester
+) -> None:
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_WORKSPACE", str(pytester.path))
+    run = run_suite(
+        _suite("both"), "-p", "no:pytest_github_actions_annotate_failures", library=LIBRARY
+    )
+    commands = [text for text in run.text.splitlines() if text.startswith("::error")]
+    places = [text.partition(",title=")[0] for text in commands]
+    assert places == ["::error file=library.py,line=5", "::error file=library.py,line=11"]
+    assert all("vendor.py%3A3" in text or "vendor.py:3" in text for text in commands)
+
+
+@pytest.mark.parametrize("allowance", ("library.py:5", "library", "vendor", "GB0059"))
+def test_a_break_is_allowed_by_the_line_that_leads_to_it(
+    run_suite: RunSuite, allowance: str
+) -> None:
+    run = run_suite(_suite("outer", allowance), library=LIBRARY)
+    run.result.assert_outcomes(passed=1)
+    assert [site["allowed"] for site in run.check["graph_breaks"]] == [True]
+
+
+def test_allowing_one_of_two_lines_that_lead_to_a_break_does_not_hide_the_other(
+    run_suite: RunSuite,
+) -> None:
+    run = run_suite(_suite("both", "library.py:5"), library=LIBRARY)
+    run.result.assert_outcomes(failed=1)
+    assert _callers(run.check) == [INNER, OTHER]
+    assert not run.findings("allow_graph_breaks")
+
+
+@pytest.mark.parametrize(("target", "line"), (("disabled", 17), ("Disabled()", 22)))
+def test_a_disabled_target_names_its_definition(
+    run_suite: RunSuite, target: str, line: int
+) -> None:
+    run = run_suite(_suite(target), library=LIBRARY)
+    run.result.assert_outcomes(failed=1)
+    assert f"defined at library.py:{line} in " in run.text
+
+
+def test_a_skipped_frame_names_the_function_that_ran_eager(run_suite: RunSuite) -> None:
+    run = run_suite(_suite("looping"), library=LIBRARY)
+    run.result.assert_outcomes(failed=1)
+    (skipped,) = [f for f in run.check["fallbacks"] if f["kind"] == "frame_skipped"]
+    assert skipped["frame"] == "looping"
+    place = skipped["definition"] or skipped
+    assert place["file"] == "library.py"
