@@ -72,6 +72,8 @@ class BreakSite(Record):
     """Whose code it is: of the tested package, of a test, of a third party, or torch's."""
     rewritten_assert: bool = False
     """Whether it is an assert that pytest rewrote, which plain Python would not break at."""
+    hints: tuple[str, ...] = ()
+    """What ``hint`` is made of: each is one remedy, as torch gives them."""
     called_from: tuple[CodeLine, ...] = ()
     """Where the site is in code of others: the innermost lines of the user's own code that lead
     to it, each once; empty if there are none."""

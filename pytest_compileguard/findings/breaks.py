@@ -17,9 +17,12 @@ from pytest_compileguard.findings.wording import (
 from pytest_compileguard.metrics import completed_recompiles
 from pytest_compileguard.observation import BreakSite, CompileObservation, Origin
 from pytest_compileguard.plan import Plan
+from pytest_compileguard.trace.break_text import UNTRACED
 
 _MOST_ADVICE = 180
-"""Characters of torch's advice for one break; the JSON report has all of it."""
+"""Characters of torch's advice for one break, unless its first hint is longer; the JSON report
+has all of it."""
+_MOST_HINT = 600
 _ORIGINS: dict[Origin, str] = {
     "torch": "    [torch's own code]",
     "third party": "    [third party]",
@@ -59,7 +62,7 @@ def site_lines(sites: Sequence[BreakSite], prefix: str = "") -> tuple[str, ...]:
         where = prefix + frame_text(site.file, site.line, site.function)
         why = f"{site.reason} ({site.id})" if site.id else site.reason
         source = f"    {site.source}" if site.source else ""
-        hint = _whole_sentences(site.hint)
+        hint = advice(site)
         lines.append(where + source + _ORIGINS[site.origin])
         lines += first_of([f"  {code_line_text(line)}" for line in site.called_from], 3)
         lines.append(f"  {why}: {hint}" if hint else f"  {why}")
@@ -95,21 +98,29 @@ def _notes(seen: CompileObservation, breaks: int, allowed: int) -> list[str]:
 
 
 def _remedy(sites: Sequence[BreakSite]) -> str:
-    """Name the cause that users can't see: pytest's own rewriting of asserts."""
+    """Say what torch does not: that pytest rewrites asserts, and where untraced calls belong."""
+    remedies = []
     if any(site.rewritten_assert for site in sites):
-        return (
+        remedies.append(
             "pytest rewrites the asserts of test modules, which can break the graph: "
             "move the compiled code to a module of its own"
         )
-    return ""
+    if any(UNTRACED in site.hint for site in sites):
+        remedies.append(
+            "or call what can't be traced before the target, and pass its result as an argument"
+        )
+    return "\n".join(remedies)
 
 
-def _whole_sentences(text: str) -> str:
-    """Cut torch's advice, which can be long, after a sentence; the first one always stays."""
-    first, *others = re.split(r"(?<=[.?!])\s+(?=[A-Z])", text)
+def advice(site: BreakSite) -> str:
+    """Cut torch's advice, which can be long, after a sentence; the first hint always stays."""
+    whole = len(site.hints[0]) if site.hints else 0
+    first, *others = re.split(r"(?<=[.?!])\s+(?=[A-Z])", site.hint)
     kept = first
     for sentence in others:
-        if len(kept) + len(sentence) > _MOST_ADVICE:
+        if len(kept) >= whole and len(kept) + len(sentence) > _MOST_ADVICE:
+            break
+        if len(kept) + len(sentence) > _MOST_HINT:
             break
         kept += f" {sentence}"
     return kept

@@ -9,18 +9,20 @@ from pathlib import Path
 import msgspec
 
 from pytest_compileguard.finding import Finding
+from pytest_compileguard.findings.breaks import advice
 from pytest_compileguard.findings.recompile_text import recompile_phrase
 from pytest_compileguard.findings.wording import and_more, edited_places, first_of, frame_text
 from pytest_compileguard.observation import BreakSite, Record
 from pytest_compileguard.report.contract import CheckReport, Report
 from pytest_compileguard.report.escape import command_property, command_value
 from pytest_compileguard.report.labels import finding_label, test_name
-from pytest_compileguard.report.plain_text import plain_line
+from pytest_compileguard.report.plain_text import clipped, plain_line
 from pytest_compileguard.report.shown import blamed, finding_lines
 
 MOST = 10
 """GitHub shows no more errors of one step."""
-_MOST_CHARACTERS = 1000
+_MOST_CHARACTERS = 1500
+_MOST_IN_LINE = 700
 _BREAKS = ("graph_breaks", "baseline.graph_breaks", "baseline.break_events")
 _RECOMPILES = ("recompiles", "baseline.recompiles")
 
@@ -113,7 +115,7 @@ def _of_break(site: BreakSite, place: tuple[str, int]) -> _Cause:
     source = site.source
     if site.called_from:  # the annotation stands at that line, so the other one is to be named
         source = f"{frame_text(site.file, site.line, site.function)}    {source}"
-    message = _text([source, f"{why}: {site.hint}" if site.hint else why])
+    message = _text([source, f"{why}: {advice(site)}" if site.hint else why])
     return _Cause(file=file, line=line, title="graph break", message=message)
 
 
@@ -130,8 +132,8 @@ def _of_recompiles(check: CheckReport, finding: Finding) -> Iterator[_Cause]:
 
 
 def _text(lines: list[str]) -> str:
-    shown = [plain_line(line, 300) for line in lines if line.strip()]
-    return "\n".join(shown)[:_MOST_CHARACTERS]
+    shown = [plain_line(line, _MOST_IN_LINE) for line in lines if line.strip()]
+    return clipped("\n".join(shown), _MOST_CHARACTERS)
 
 
 def _inside(cause: _Cause, rootpath: Path, workspace: Path | None) -> _Cause:

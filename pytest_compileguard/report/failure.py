@@ -23,9 +23,13 @@ from pytest_compileguard.report.plain_text import plain_line, relative
 
 _LABEL_WIDTH = 15
 _GAP = 4
+_INDENT_OF_EVIDENCE = 4
 _MOST = 240
 _MOST_IN_ALL = 1200
-_MOST_IN_ENTRY = 160
+_MOST_IN_ROW = 320
+_MOST_IN_ENTRY = 320
+_MOST_IN_DETAIL = 700
+"""Advice of torch and of this package: what to do stands at its end."""
 _MOST_IN_NAME = 120
 _UNBLAMED: tuple[Status, ...] = ("passed", "inconclusive", "not_checked")
 
@@ -50,9 +54,13 @@ def _finished(lines: Sequence[str], rootpath: Path | None) -> list[str]:
 
 
 def _most(line: str) -> int:
-    """A line of evidence may be cut; a command that is to be copied may not."""
-    evidence = line.startswith(" ") and f" {UPDATE}" not in line
-    return _MOST if evidence else _MOST_IN_ALL
+    """A line of evidence may be cut, advice hardly; a command that is to be copied may not."""
+    if not line.startswith(" ") or f" {UPDATE}" in line:
+        return _MOST_IN_ALL
+    indent = len(line) - len(line.lstrip(" "))
+    if indent < _INDENT_OF_EVIDENCE:
+        return _MOST_IN_ROW
+    return _MOST if indent == _INDENT_OF_EVIDENCE else _MOST_IN_DETAIL
 
 
 def _block(verdict: Verdict, *, named: bool) -> list[str]:

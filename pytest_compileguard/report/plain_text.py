@@ -18,6 +18,8 @@ _ESCAPES = re.compile(
 )
 _GAP, _NARROW_GAP = " ... ", ".."
 _NARROW = 60
+_LONGEST_WORD = 40
+"""Characters that are given up so as to cut between words."""
 
 
 def plain(text: str) -> str:
@@ -45,7 +47,29 @@ def shortened(text: str, width: int) -> str:
     gap = _NARROW_GAP if width < _NARROW else _GAP
     kept = max(width - len(gap), 2)
     head = (kept + 1) // 2
-    return f"{text[:head]}{gap}{text[len(text) - (kept - head) :]}"
+    start, end = text[:head], text[len(text) - (kept - head) :]
+    if width < _NARROW:
+        return f"{start}{gap}{end}"
+    return f"{clipped(text, head)}{gap}{_from_word(text, end)}"
+
+
+def clipped(text: str, most: int) -> str:
+    """Cut off the end of a text that is longer, after a word if one ends nearby."""
+    if len(text) <= most:
+        return text
+    start = text[:most]
+    if text[most].isspace() or start[-1:].isspace():
+        return start.rstrip()
+    words = start[-_LONGEST_WORD:].rsplit(maxsplit=1)
+    return start[: -len(words[1])].rstrip() if len(words) > 1 else start
+
+
+def _from_word(text: str, end: str) -> str:
+    """Begin the end of a text with a word, if one begins nearby."""
+    if text[-len(end) - 1].isspace() or end[:1].isspace():
+        return end.lstrip()
+    words = end[:_LONGEST_WORD].split(maxsplit=1)
+    return end[len(words[0]) :].lstrip() if len(words) > 1 else end
 
 
 def relative(text: str, rootpath: Path | None) -> str:

@@ -30,6 +30,8 @@ class BreakEvent(Record):
     reason: str
     id: str | None
     hint: str
+    hints: tuple[str, ...] = ()
+    """What ``hint`` is made of: each is one remedy, as torch gives them."""
     called_from: tuple[CodeLine, ...] = ()
     """Where the place is in code of others: the user's line that leads to it."""
 
@@ -51,6 +53,10 @@ _RAISED = re.compile(r"^torch\._dynamo\.exc\.\w+: (.+)$", re.MULTILINE)
 _FOREWORD = "WON'T CONVERT"
 # What follows names symbols, which are numbered anew in every frame.
 _EXPRESSION = re.compile(r"^(.*\bdata-dependent expression) (.+)$")
+UNTRACED = "Dynamo can't trace"
+"""Begins a hint that leaves out which function it is about."""
+# The function that is meant, which hints of a general kind leave out.
+_UNTRACED_NAME = re.compile(r"not know how to trace [^`.]*`([^`]+)`")
 _DETAIL = re.compile(r"^(Explanation|Hint): (.*)$")
 
 
@@ -81,6 +87,7 @@ def read_break(payload: str, *, call: int, frame: str) -> BreakEvent | None:
     reason = _reason(first) if header or not raised else raised[-1].strip()
     reason, expression = (_EXPRESSION.findall(reason) or [(reason, "")])[0]
     found = _GB_ID.search(whole)
+    hints = _hints(whole) or ((expression,) if expression else ())
     return BreakEvent(
         call=call,
         file=file,
@@ -88,7 +95,8 @@ def read_break(payload: str, *, call: int, frame: str) -> BreakEvent | None:
         function=plain_function(function),
         reason=reason,
         id=f"GB{found[1]}" if found else None,
-        hint=_hint(whole) or expression,
+        hint=" ".join(hints),
+        hints=hints,
         called_from=() if is_users(file) else _called_from(entries),
     )
 
@@ -123,6 +131,7 @@ def _site(event: BreakEvent, *, events: int) -> BreakSite:
         reason=event.reason,
         id=event.id,
         hint=event.hint,
+        hints=event.hints,
         events=events,
         call=event.call,
         called_from=event.called_from,
@@ -139,9 +148,21 @@ def _reason(head: str) -> str:
     return _PREAMBLE.sub("", lines[0]).strip() if lines else "frame skipped"
 
 
-def _hint(head: str) -> str:
+def _hints(head: str) -> tuple[str, ...]:
     """The hints that tell what to change; torch's explanation if it gives none."""
     details = [_DETAIL.match(text.strip()) for text in head.splitlines()]
     found = [(match[1], match[2].strip()) for match in details if match and match[2].strip()]
     hints = [text for kind, text in found if kind == "Hint" and not _REPORT.search(text)]
-    return " ".join(hints or [text for kind, text in found if kind == "Explanation"])
+    explained = [text for kind, text in found if kind == "Explanation"]
+    if not hints:
+        return tuple(explained)
+    untraced = _UNTRACED_NAME.search(" ".join(explained))
+    name = _plain_name(untraced[1]) if untraced else ""
+    if name and name not in " ".join(hints):
+        hints[0] = f"{UNTRACED} `{name}`: {hints[0]}"
+    return tuple(hints)
+
+
+def _plain_name(name: str) -> str:
+    """Drop what torch says instead of a module that it does not know, and its full stop."""
+    return name.removeprefix("<unknown module>.").rstrip(".")

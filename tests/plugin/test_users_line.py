@@ -14,6 +14,7 @@ def emit(x):
     return x
 """
 LIBRARY = """
+import time
 import torch
 import vendor
 
@@ -42,6 +43,9 @@ def looping(x):
     for _ in range(2):
         x = vendor.emit(x + 1)
     return x
+
+def timed(x):
+    return x + time.time()
 """
 SUITE = """
 import torch
@@ -75,8 +79,8 @@ def _callers(check: dict[str, Any]) -> list[tuple[Any, ...]]:
     ]
 
 
-INNER = ("call", "library.py", 5, "inner", "return vendor.emit(x.sin())")
-OTHER = ("call", "library.py", 11, "other", "return vendor.emit(x * 2) + 1")
+INNER = ("call", "library.py", 6, "inner", "return vendor.emit(x.sin())")
+OTHER = ("call", "library.py", 12, "other", "return vendor.emit(x * 2) + 1")
 
 
 def test_a_break_in_a_package_names_the_innermost_line_of_the_user(run_suite: RunSuite) -> None:
@@ -86,12 +90,12 @@ def test_a_break_in_a_package_names_the_innermost_line_of_the_user(run_suite: Ru
     run.result.stdout.fnmatch_lines(
         [
             "*vendor.py:3 in emit    print(*third party*",
-            "      called from library.py:5 in inner    return vendor.emit(x.sin())",
+            "      called from library.py:6 in inner    return vendor.emit(x.sin())",
             "      Failed to trace builtin operator (GB0059)*",
         ]
     )
     (finding,) = run.findings("graph_breaks")
-    assert (finding["file"], finding["line"]) == ("library.py", 5)
+    assert (finding["file"], finding["line"]) == ("library.py", 6)
 
 
 def test_the_annotation_stands_at_the_line_of_the_user(
@@ -104,11 +108,11 @@ def test_the_annotation_stands_at_the_line_of_the_user(
     )
     commands = [text for text in run.text.splitlines() if text.startswith("::error")]
     places = [text.partition(",title=")[0] for text in commands]
-    assert places == ["::error file=library.py,line=5", "::error file=library.py,line=11"]
+    assert places == ["::error file=library.py,line=6", "::error file=library.py,line=12"]
     assert all("vendor.py%3A3" in text or "vendor.py:3" in text for text in commands)
 
 
-@pytest.mark.parametrize("allowance", ("library.py:5", "library", "vendor", "GB0059"))
+@pytest.mark.parametrize("allowance", ("library.py:6", "library", "vendor", "GB0059"))
 def test_a_break_is_allowed_by_the_line_that_leads_to_it(
     run_suite: RunSuite, allowance: str
 ) -> None:
@@ -120,13 +124,13 @@ def test_a_break_is_allowed_by_the_line_that_leads_to_it(
 def test_allowing_one_of_two_lines_that_lead_to_a_break_does_not_hide_the_other(
     run_suite: RunSuite,
 ) -> None:
-    run = run_suite(_suite("both", "library.py:5"), library=LIBRARY)
+    run = run_suite(_suite("both", "library.py:6"), library=LIBRARY)
     run.result.assert_outcomes(failed=1)
     assert _callers(run.check) == [INNER, OTHER]
     assert not run.findings("allow_graph_breaks")
 
 
-@pytest.mark.parametrize(("target", "line"), (("disabled", 17), ("Disabled()", 22)))
+@pytest.mark.parametrize(("target", "line"), (("disabled", 18), ("Disabled()", 23)))
 def test_a_disabled_target_names_its_definition(
     run_suite: RunSuite, target: str, line: int
 ) -> None:
@@ -142,3 +146,16 @@ def test_a_skipped_frame_names_the_function_that_ran_eager(run_suite: RunSuite) 
     assert skipped["frame"] == "looping"
     place = skipped["definition"] or skipped
     assert place["file"] == "library.py"
+
+
+def test_a_hint_names_the_function_and_is_not_cut(run_suite: RunSuite) -> None:
+    run = run_suite(_suite("timed"), library=LIBRARY)
+    run.result.assert_outcomes(failed=1)
+    (site,) = run.check["graph_breaks"]
+    assert site["hints"], site
+    assert site["hint"] == " ".join(site["hints"])
+    lines = run.text.splitlines()
+    (told,) = (line for line in lines if site["id"] in line)
+    assert site["hints"][0] in told
+    assert "`time.time`" in told
+    run.result.stdout.fnmatch_lines(["      or call what can't be traced before the target*"])

@@ -50,6 +50,24 @@ def test_a_break_is_shown_with_place_reason_and_hint() -> None:
     assert (finding.file, finding.line) == ("/repo/models/mlp.py", 41)
 
 
+def test_the_first_hint_is_shown_whole_and_others_as_far_as_they_are_short() -> None:
+    long = f"Consider {'something ' * 20}else. Or {'another ' * 20}thing."
+    site = make_site(hints=(long, "Then do that."), hint=f"{long} Then do that.")
+    finding = finding_of(
+        verdict_of(compilation=make_compilation(break_sites=(site,))), "graph_breaks"
+    )
+    assert finding.evidence[1].endswith(f"(GB0059): {long}")
+
+
+def test_a_long_hint_is_cut_after_a_sentence() -> None:
+    long = f"First {'one ' * 100}ends. Second {'two ' * 100}ends."
+    site = make_site(hints=(long,), hint=long)
+    finding = finding_of(
+        verdict_of(compilation=make_compilation(break_sites=(site,))), "graph_breaks"
+    )
+    assert finding.evidence[1].endswith("one one ends.")
+
+
 def test_allowed_breaks_do_not_count_and_do_not_hide() -> None:
     sites = (make_site(allowed=True, line=7), make_site())
     verdict = verdict_of(compilation=make_compilation(break_sites=sites), max_graph_breaks=1)

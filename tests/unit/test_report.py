@@ -25,7 +25,7 @@ from pytest_compileguard.observation import (
 )
 from pytest_compileguard.report.document import document
 from pytest_compileguard.report.failure import failure_text
-from pytest_compileguard.report.plain_text import plain, plain_line, relative, shortened
+from pytest_compileguard.report.plain_text import clipped, plain, plain_line, relative, shortened
 from pytest_compileguard.report.summary import summary_lines
 from pytest_compileguard.verdict import judge
 from tests import records
@@ -316,7 +316,8 @@ def test_a_long_line_loses_its_middle_and_keeps_the_number() -> None:
     site = msgspec.structs.replace(SITE, source="x" * 100_000, hint="y" * 100_000)
     verdict = verdict_of(f"{NODEID}[{'z' * 9000}]", compilation=compilation_with(site))
     lines = failure_text([verdict], rootpath=ROOT).splitlines()
-    assert max(map(len, lines)) <= 240
+    assert max(map(len, lines)) <= 700
+    assert len(lines[2]) <= 240
     assert lines[0].startswith("test_mlp[zzz")
     assert lines[0].endswith("zzz]: 1 of 5 checks failed")
     assert lines[1] == "  graph breaks   observed 1    limit 0"
@@ -580,6 +581,7 @@ def test_the_document_holds_the_contract() -> None:
             "allowed": False,
             "origin": "package",
             "rewritten_assert": False,
+            "hints": [],
             "called_from": [],
         }
     ]
@@ -664,3 +666,13 @@ def test_the_environment_is_that_of_the_gpu_and_others_are_named() -> None:
 
 def test_a_session_without_checks_has_a_document() -> None:
     assert document([]) == b'{"schema": 1, "environment": null, "checks": []}\n'
+
+
+@pytest.mark.parametrize("width", (60, 75, 100))
+def test_what_is_cut_is_cut_between_words(width: int) -> None:
+    text = " ".join(f"word{number}" for number in range(100))
+    head, tail = shortened(text, width).split(" ... ")
+    assert text.startswith(f"{head} ")
+    assert text.endswith(f" {tail}")
+    assert len(shortened(text, width)) <= width
+    assert text.startswith(f"{clipped(text, width)} ")
