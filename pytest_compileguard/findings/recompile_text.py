@@ -17,14 +17,29 @@ _REMEDIES: dict[RecompileKind, str] = {
     "requires_grad": "keep requires_grad of each argument the same for all calls",
     "training": "keep one of train() and eval() for all calls",
     "presence": "always pass the argument, or never: None and a value are compiled apart",
-    "value": "pass a tensor instead of the number, or hoist what is constant out of the calls",
     "identity": "pass the same object in every call, or compile once and keep the result",
     "grad_mode": "keep one grad mode for all calls: always or never in torch.no_grad()",
+}
+_VALUE_REMEDIES = {
+    "length": "each length is compiled apart: pad to one length, stack the items into one tensor, "
+    "or allow the lengths in use with max_recompiles",
+    "flag": "a flag is compiled once for each value: allow the other one with max_recompiles=1, "
+    "or make two functions",
+    "string": "a string is compiled once for each value: allow those in use with max_recompiles, "
+    "or make a function for each",
+    "number": "pass a tensor instead of the number, or hoist what is constant out of the calls",
+    "attribute": "keep the number in a tensor (a buffer), or hoist it out of the calls; whole "
+    "numbers of a module become dynamic with "
+    "torch._dynamo.config.allow_unspec_int_on_nn_module = True",
+    "other": "the value is constant in the compiled code: keep one for all calls, or compile "
+    "once for each",
 }
 _NUMBER_REMEDY = (
     "the first change of a number makes it dynamic: allow that one with max_recompiles=1, "
     "or pass a tensor"
 )
+_NUMBER = re.compile(r"-?(?:\d[\d_]*\.?\d*|\.\d+|inf|nan)(?:e[+-]?\d+)?j?")
+_RANGE = re.compile(r">= (-?\d+), <= (-?\d+)")
 _SIZE = re.compile(r"(?P<tensor>[A-Za-z_][\w.]*)\.size\((?P<index>\d+)\)")
 
 
@@ -47,12 +62,17 @@ def recompile_lines(recompiles: Sequence[Recompile]) -> tuple[str, ...]:
 
 def recompile_remedy(recompiles: Sequence[Recompile], arguments: CompileArguments) -> str:
     """Say what to change, one line for each kind of cause."""
-    sized = [r for r in recompiles if r.kind in _SIZES and ".size(" in r.subject]
+    of_sizes = [r for r in recompiles if r.kind in _SIZES and ".size(" in r.subject]
+    branching = [] if arguments.dynamic is False else [r for r in of_sizes if _is_branch(r)]
+    sized = [r for r in of_sizes if r not in branching]
     remedies = [_size_remedy(sized, arguments, alone=len(recompiles) == 1)] if sized else []
-    if any(r.kind == "automatic_dynamic" and r not in sized for r in recompiles):
+    remedies += dict.fromkeys(_branch_remedy(r) for r in branching)
+    if any(r.kind == "automatic_dynamic" and r not in of_sizes for r in recompiles):
         remedies.append(_NUMBER_REMEDY)
     kinds = dict.fromkeys(recompile.kind for recompile in recompiles)
     remedies += [_REMEDIES[kind] for kind in kinds if kind in _REMEDIES]
+    values = dict.fromkeys(_value_kind(r) for r in recompiles if r.kind == "value")
+    remedies += [_VALUE_REMEDIES[kind] for kind in values]
     if _frames(recompiles) > 1:
         remedies.append("every part of a broken frame recompiles: mend the graph breaks first")
     return "\n".join(remedies)
@@ -70,6 +90,37 @@ def _size_remedy(sized: Sequence[Recompile], arguments: CompileArguments, *, alo
     target = f"({match['tensor']}, {match['index']})" if match else ""
     mark = f"mark the dimension with torch._dynamo.mark_dynamic{target}"
     return f"{mark}, or allow one with max_recompiles=1" if alone else mark
+
+
+def _value_kind(recompile: Recompile) -> str:
+    subject, before = recompile.subject, recompile.before
+    if subject.startswith("len("):
+        return "length"
+    if before in ("True", "False"):
+        return "flag"
+    if before[:1] in ("'", '"'):
+        return "string"
+    if _NUMBER.fullmatch(before):
+        return "attribute" if "." in subject else "number"
+    return "other" if before else "number"
+
+
+def _is_branch(recompile: Recompile) -> bool:
+    """Whether code asks for a size: what was compiled holds for a range, or for a relation."""
+    before = recompile.before
+    if not recompile.subject.endswith(")"):  # a remainder, a sum
+        return bool(before)
+    return bool(before) and not before.isdigit() and not _is_small(recompile)
+
+
+def _branch_remedy(recompile: Recompile) -> str:
+    subject, before = recompile.subject, recompile.before
+    bounds = _bounds(before) if before.startswith((">", "<", "!")) else f"== {before}"
+    return (
+        f"code branches on {subject}: what was compiled holds while it is {bounds}; keep all calls "
+        "on one side, take the branch out of the target, or allow one compile for each side with "
+        "max_recompiles"
+    )
 
 
 def _is_small(recompile: Recompile) -> bool:
@@ -93,11 +144,27 @@ def _what_changed(recompile: Recompile) -> str:
     return f"{where}: {_guard(recompile)}"
 
 
+def _bounds(before: str) -> str:
+    """Say ``>= 2, <= 20`` as people do."""
+    both = _RANGE.fullmatch(before)
+    return f"{both[1]} to {both[2]}" if both else before
+
+
+def _is_one_value(recompile: Recompile) -> bool:
+    """Whether the guard expected one value, so that another one was met."""
+    of_value = recompile.kind in ("value", "automatic_dynamic") and "size(" not in recompile.subject
+    return of_value and recompile.before[0] not in "=!<>"
+
+
 def _guard(recompile: Recompile) -> str:
     subject, before, after = recompile.subject, recompile.before, recompile.after
     if not subject:
         return recompile.guard
     if before and after:
-        return f"{subject} {before} -> {after}"
+        return f"{subject} {_bounds(before)} -> {after}"
+    if recompile.kind == "presence" and before in ("None", "is not None"):
+        return f"{subject} None -> a value" if before == "None" else f"{subject} a value -> None"
+    if before and _is_one_value(recompile):
+        return f"{subject} {before} -> another value"
     # The value met is not known: the guard's own words say more than half a change.
     return f"{subject} ({recompile.guard})" if recompile.guard else subject

@@ -226,12 +226,14 @@ def _recompiles(
     dynamic: bool | None,
 ) -> tuple[Recompile, ...]:
     found = []
+    events = list(events)
+    guards = {e.compile_id: e.payload for e in events if "dynamo_cpp_guards_str" in e.metadata}
     for event in events:
         if event.artifact != "recompile_reasons":
             continue
         frame_id = event.compile_id.split("/")[0]
         frame = frames.get(f"{frame_id}/0") or frames.get(event.compile_id)
-        failure = read_guard(event.payload)
+        failure = read_guard(event.payload, guards.get(event.compile_id, ""))
         kind = failure.kind
         if (
             kind in {"size", "value"}

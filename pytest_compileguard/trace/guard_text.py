@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 import re
 
+import msgspec
+
 from pytest_compileguard.observation import RecompileKind, Record
 
 
@@ -42,6 +44,11 @@ _STATE = re.compile(r"GLOBAL_STATE changed: (?P<names>.+)")
 _REQUIRES_GRAD = re.compile(r"expected requires_grad=([01])")
 _DIMENSION = re.compile(r"\.(size|stride)\(\)\[(\d+)\]")
 _NESTED = re.compile(r"(?:^|\.)_(?:modules|parameters|buffers)\['([^']+)'\]")
+# One line of ``dynamo_cpp_guards_str``, which draws a tree.
+_GUARD_LINE = re.compile(r"^[| ]*\+- [A-Z_]+: (.+)$")
+_COMPARED = re.compile(r"^(?:[=!<>]|is\b|$)")
+_CHECK_TENSOR = re.compile(r"^check_tensor\((?P<name>[^,]+), .*\bsize=\[(?P<sizes>[^\]]*)\]")
+_SIZE_SUBJECT = re.compile(r"(?P<name>.+)\.size\((?P<index>\d+)\)")
 _PLAIN_KINDS: dict[str, RecompileKind] = {
     "size": "size",
     "stride": "stride",
@@ -57,6 +64,12 @@ def telling_reason(payload: str) -> str:
     The newest entry's, unless that only says that a global state is another one: an entry that
     was compiled under this state is nearer to the call, and tells what is new.
     """
+    texts = _reasons(payload)
+    return next((t for t in texts if not _STATE.search(t)), texts[0])
+
+
+def _reasons(payload: str) -> list[str]:
+    """Give all reasons of a payload, one a cache entry, newest first."""
     text = payload.strip()
     if text.startswith("["):
         try:
@@ -64,24 +77,60 @@ def telling_reason(payload: str) -> str:
         except ValueError:
             reasons = []
         if isinstance(reasons, list) and reasons:
-            texts = [str(reason) for reason in reasons]
-            text = next((t for t in texts if not _STATE.search(t)), texts[0])
-    return text
+            return [str(reason) for reason in reasons]
+    return [text]
 
 
-def read_guard(payload: str) -> GuardFailure:
-    """Make sense of one ``recompile_reasons`` payload."""
-    text = _without_source(telling_reason(payload))
-    bare = _ENTRY.sub("", text)
+def read_guard(payload: str, new_guards: str = "") -> GuardFailure:
+    """Make sense of one ``recompile_reasons`` payload.
+
+    Many guards tell only what they expected. ``new_guards``, those of the code that was then
+    compiled, tell what was met; so may the reasons why older code did not fit.
+    """
+    failure = _read(telling_reason(payload))
+    if not failure.subject or failure.after or not failure.before:
+        return failure
+    others = (_read(reason) for reason in _reasons(payload)[1:])
+    met = [other.after for other in others if other.subject == failure.subject and other.after]
+    after = met[0] if met else _expected(new_guards, failure.subject)
+    if after == failure.before:
+        after = ""
+    return msgspec.structs.replace(failure, after=after)
+
+
+def _read(reason: str) -> GuardFailure:
+    bare = _ENTRY.sub("", _without_source(reason))
     for read in _READERS:
         if failure := read(bare):
             return failure
     return GuardFailure(text=bare, subject="", before="", after="", kind="other")
 
 
+def _expected(guards: str, subject: str) -> str:
+    """Find the value that guards of new code expect of a subject: the one that was met."""
+    for line in guards.splitlines():
+        if match := _GUARD_LINE.match(line):
+            failure = _read(match[1])
+            if failure.subject == subject and not _COMPARED.match(failure.before):
+                return failure.before
+            if size := _size_of(match[1], subject):
+                return size
+    return ""
+
+
+def _size_of(guard: str, subject: str) -> str:
+    """Read a size from ``check_tensor(L['x'], ..., size=[1, None], ...)``; empty if it is free."""
+    match, wanted = _CHECK_TENSOR.match(guard), _SIZE_SUBJECT.fullmatch(subject)
+    if not match or not wanted or subject_name(match["name"]) != wanted["name"]:
+        return ""
+    sizes = [size.strip() for size in match["sizes"].split(",")]
+    index = int(wanted["index"])
+    return sizes[index] if index < len(sizes) and sizes[index].isdigit() else ""
+
+
 def subject_name(name: str) -> str:
     """Turn ``fn._modules['dropout'].training`` into ``dropout.training``, and the like."""
-    plain = re.sub(r"^[LG]\['([^']+)'\]", r"\1", name.strip())
+    plain = re.sub(r"^(len\()?[LG]\['([^']+)'\]", r"\1\2", name.strip())
     plain = re.sub(r"\.__dict__\['([^']+)'\]", r".\1", plain)
     plain = _NESTED.sub(lambda match: "." + match[1], plain)
     plain = _DIMENSION.sub(r".\1(\2)", plain)

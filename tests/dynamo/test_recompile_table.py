@@ -55,6 +55,14 @@ def odd_or_even(x: Tensor) -> Tensor:
     return x + 1 if x.shape[0] % 2 else x - 1
 
 
+def large_or_small(x: Tensor) -> Tensor:
+    return x + 1 if x.shape[0] > 20 else x - 1
+
+
+def add_if_given(x: Tensor, y: Any) -> Tensor:
+    return x.sin() if y is None or y is False else x + y
+
+
 def add(x: Tensor, y: Tensor) -> Tensor:
     return x + y if x.shape[0] == y.shape[0] else x - 1
 
@@ -119,7 +127,7 @@ def dropout() -> Case:
     return Case(
         net,
         [(torch.ones(2, 4),)] * 3,
-        (("1.training", "True", "", "training"),),
+        (("1.training", "True", "False", "training"),),
         at=(1,),
         graphs=2,
         before=lambda i: net.train(i != 1),
@@ -127,19 +135,23 @@ def dropout() -> Case:
 
 
 GREW: Expected = ("x.size(0)", "4", "5", "automatic_dynamic")
-TOO_SMALL: Expected = ("x.size(0)", ">= 2", "", "size")
+
+
+def too_small(size: int) -> Expected:
+    return "x.size(0)", ">= 2", str(size), "size"
+
 
 CASES: dict[str, Callable[[], Case]] = {
     "sizes, then dynamic": lambda: Case(plain, sizes(4, 5, 6, 7), (GREW,), at=(1,), graphs=2),
     "size 1 is special": lambda: Case(
-        plain, sizes(4, 5, 1, 7), (GREW, TOO_SMALL), at=(1, 2), graphs=3
+        plain, sizes(4, 5, 1, 7), (GREW, too_small(1)), at=(1, 2), graphs=3
     ),
     "size 0 is special": lambda: Case(
-        plain, sizes(4, 5, 0, 7), (GREW, TOO_SMALL), at=(1, 2), graphs=3
+        plain, sizes(4, 5, 0, 7), (GREW, too_small(0)), at=(1, 2), graphs=3
     ),
     "dynamic=True": lambda: Case(plain, sizes(4, 5, 6), limits={"dynamic": True}),
     "dynamic=True, size 1": lambda: Case(
-        plain, sizes(4, 5, 6, 1), (TOO_SMALL,), at=(3,), graphs=2, limits={"dynamic": True}
+        plain, sizes(4, 5, 6, 1), (too_small(1),), at=(3,), graphs=2, limits={"dynamic": True}
     ),
     "dynamic=False": lambda: Case(
         plain,
@@ -163,6 +175,34 @@ CASES: dict[str, Callable[[], Case]] = {
         (GREW, ("y.size(0)", "x.size(0)", "", "size")),
         at=(1, 2),
         graphs=3,
+    ),
+    "a size that code branches on": lambda: Case(
+        large_or_small,
+        sizes(4, 8, 30),
+        (("x.size(0)", "4", "8", "automatic_dynamic"), ("x.size(0)", ">= 2, <= 20", "30", "size")),
+        at=(1, 2),
+        graphs=3,
+    ),
+    "a marked size that code branches on": lambda: Case(
+        large_or_small,
+        marked(4, 8, 30),
+        (("x.size(0)", ">= 2, <= 20", "", "size"),),
+        at=(2,),
+        graphs=2,
+    ),
+    "None, then a value": lambda: Case(
+        add_if_given,
+        with_each(None, torch.ones(4)),
+        (("y", "None", "", "presence"),),
+        at=(1,),
+        graphs=2,
+    ),
+    "flag": lambda: Case(
+        add_if_given,
+        with_each(True, False),
+        (("y", "True", "False", "value"),),
+        at=(1,),
+        graphs=2,
     ),
     "remainder of a size": lambda: Case(
         odd_or_even,
@@ -193,7 +233,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "global number": lambda: Case(
         times_global,
         sizes(4, 4, 4),
-        (("FACTOR", "1", "", "value"), ("FACTOR", "2", "", "value")),
+        (("FACTOR", "1", "2", "value"), ("FACTOR", "2", "3", "value")),
         at=(1, 2),
         graphs=3,
         before=set_factor,
@@ -201,7 +241,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "global number of a helper": lambda: Case(
         calls_times_global,
         sizes(4, 4, 4),
-        (("FACTOR", "1", "", "value"), ("FACTOR", "2", "", "value")),
+        (("FACTOR", "1", "2", "value"), ("FACTOR", "2", "3", "value")),
         at=(1, 2),
         graphs=3,
         before=set_factor,
@@ -216,7 +256,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "whole number, dynamic=False": lambda: Case(
         times,
         with_each(2, 3, 4),
-        (("n", "2", "", "value"), ("n", "3", "", "value")),
+        (("n", "2", "3", "value"), ("n", "3", "4", "value")),
         at=(1, 2),
         graphs=3,
         limits={"dynamic": False},
@@ -231,14 +271,14 @@ CASES: dict[str, Callable[[], Case]] = {
     "string": lambda: Case(
         named,
         with_each("sine", "cosine", "sine"),
-        (("way", "'sine'", "", "value"),),
+        (("way", "'sine'", "'cosine'", "value"),),
         at=(1,),
         graphs=2,
     ),
     "length of a list": lambda: Case(
         total,
         [([torch.ones(2)] * 2,), ([torch.ones(2)] * 3,)],
-        (("len(tensors)", "2", "", "value"),),
+        (("len(tensors)", "2", "3", "value"),),
         at=(1,),
         graphs=2,
     ),
@@ -297,7 +337,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "two instances with another attribute": lambda: Case(
         call,
         with_each(break_functions.Scaled(2), break_functions.Scaled(3)),
-        (("function.factor", "2", "", "value"),),
+        (("function.factor", "2", "3", "value"),),
         at=(1,),
         graphs=2,
     ),

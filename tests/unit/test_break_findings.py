@@ -177,6 +177,7 @@ def test_recompiles_of_several_frames_are_told_as_such() -> None:
         ({"subject": ""}, "tensor 'x' size mismatch at index 0. expected 32, actual 48"),
         ({"after": ""}, "x.size(0) (tensor 'x' size mismatch at index 0. expected 32, actual 48)"),
         ({"after": "", "guard": ""}, "x.size(0)"),
+        ({"subject": "n", "before": "2", "after": ""}, "n 2 -> another value"),
     ),
 )
 def test_a_guard_that_tells_less_is_quoted(changes: dict[str, str], text: str) -> None:
@@ -206,7 +207,25 @@ def test_a_guard_that_tells_less_is_quoted(changes: dict[str, str], text: str) -
         ({"kind": "size", "after": "1"}, "sizes 0 and 1 are always specialised"),
         ({"kind": "stride"}, "keep one memory layout: call .contiguous()"),
         ({"kind": "dtype"}, "keep one dtype for all calls"),
-        ({"kind": "value"}, "pass a tensor instead of the number"),
+        ({"kind": "value", "subject": "n", "before": "2"}, "pass a tensor instead of the number"),
+        ({"kind": "value", "subject": "n", "before": "-1.5e-3"}, "pass a tensor instead of the"),
+        ({"kind": "value", "subject": "self.step", "before": "0"}, "keep the number in a tensor"),
+        ({"kind": "value", "subject": "len(xs)", "before": "2"}, "each length is compiled apart"),
+        ({"kind": "value", "subject": "on", "before": "True"}, "a flag is compiled once for each"),
+        ({"kind": "value", "subject": "way", "before": "'a'"}, "a string is compiled once for"),
+        ({"kind": "value", "subject": "way", "before": "Way.up"}, "the value is constant in the"),
+        (
+            {"kind": "size", "before": ">= 2, <= 20", "after": "30"},
+            "code branches on x.size(0): what was compiled holds while it is 2 to 20; keep all",
+        ),
+        (
+            {"kind": "size", "subject": "x.size(0) % 2", "before": "0", "after": "", "guard": "g"},
+            "code branches on x.size(0) % 2: what was compiled holds while it is == 0",
+        ),
+        (
+            {"kind": "size", "subject": "y.size(0)", "before": "x.size(0)", "after": ""},
+            "code branches on y.size(0): what was compiled holds while it is == x.size(0)",
+        ),
         ({"kind": "identity"}, "pass the same object in every call"),
         ({"kind": "grad_mode"}, "keep one grad mode for all calls"),
         ({"kind": "other"}, ""),
