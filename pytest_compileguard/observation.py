@@ -214,6 +214,8 @@ class Mismatch(Record):
     """What the compiled side was held against: eager, or another implementation."""
     eager_agrees: bool | None = None
     """Whether the eager target agrees with that other implementation where compiled does not."""
+    rounding: bool = False
+    """Whether rounding alone could make such a difference."""
 
 
 class GraphPlace(Record):

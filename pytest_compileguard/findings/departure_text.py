@@ -25,17 +25,26 @@ def departure_lines(departure: Departure) -> tuple[str, ...]:
     dynamic = ", only with dynamic=True," if departure.only_dynamic else ""
     stage = f"stage {departure.stage}{dynamic} ({what}){_graph(departure)}"
     lines = [f"{call} departs first at {stage}"]
-    if departure.extreme is not None:
+    if departure.extreme is not None and departure.extreme.difference != "0":
         lines.append(f"  there {departure.path}{_element(departure.extreme)}")
     else:
         lines.append(f"  there {departure.path}: {departure.message}")
     return (*lines, *_tried(departure))
 
 
-def reproduction_lines(saved: Reproduction) -> tuple[str, ...]:
+def agrees_alone(departure: Departure | None) -> bool:
+    """Whether the failing call agreed when it was run again by itself."""
+    if departure is None or departure.stage is not None or not departure.trials:
+        return False
+    return all(trial.outcome == "agrees" for trial in departure.trials)
+
+
+def reproduction_lines(saved: Reproduction, departure: Departure | None = None) -> tuple[str, ...]:
     """Say where the program stands that makes the call again, and what it lacks."""
     if saved.problem:
         return (f"no reproduction was saved: {saved.problem}",)
+    if agrees_alone(departure):
+        return (f"the call alone, which agrees, is saved: {saved.file}",)
     missing = tuple(f"  to be filled in: {text}" for text in saved.missing)
     return (f"reproduce it: python {shlex.quote(saved.file)}", *missing)
 

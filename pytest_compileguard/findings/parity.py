@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from pytest_compileguard.finding import Finding
-from pytest_compileguard.findings.departure_text import departure_lines, reproduction_lines
+from pytest_compileguard.findings.departure_text import (
+    agrees_alone,
+    departure_lines,
+    reproduction_lines,
+)
 from pytest_compileguard.findings.limit import NOTHING_COMPILED
 from pytest_compileguard.findings.wording import call_text, counted, first_of
 from pytest_compileguard.observation import (
@@ -15,16 +19,11 @@ from pytest_compileguard.observation import (
 )
 
 _MOST_MISMATCHES = 5
-_IF_ROUNDING = (
-    "if this is rounding, widen rtol= and atol=; else seek code that asks whether it is compiled"
-)
-_IF_OWN = (
-    "if this is rounding, widen rtol= and atol=; else mend the target, which computes something "
-    "else than the reference"
-)
+_OF_NUMBERS: tuple[MismatchKind, ...] = ("value", "gradient", "mutation")
+_IF_ROUNDING = "if this is rounding, widen rtol= and atol="
+_SEEK = "seek code that asks whether it is compiled"
+_MEND = "mend the target, which computes something else than the reference"
 _REMEDIES: dict[MismatchKind, str] = {
-    "value": _IF_ROUNDING,
-    "gradient": _IF_ROUNDING,
     "aliasing": "return a clone where callers must not see later writes",
     "exception": "one side raised: make it compile, or make both sides raise the same",
 }
@@ -82,14 +81,31 @@ def _differs(seen: ParityObservation, calls: int) -> Finding:
             *first_of([_line(m) for m in seen.mismatches], _MOST_MISMATCHES),
             *(departure_lines(seen.departure) if seen.departure else ()),
             *_whose_fault(seen.mismatches),
-            *(reproduction_lines(seen.reproduction) if seen.reproduction else ()),
+            *(reproduction_lines(seen.reproduction, seen.departure) if seen.reproduction else ()),
         ),
-        remedy="\n".join(dict.fromkeys(filter(None, map(_remedy, seen.mismatches)))),
+        remedy="\n".join(_remedies(seen)),
     )
 
 
-def _remedy(mismatch: Mismatch) -> str:
-    return _IF_OWN if mismatch.eager_agrees is False else _REMEDIES.get(mismatch.kind, "")
+def _remedies(seen: ParityObservation) -> tuple[str, ...]:
+    own = [m for m in seen.mismatches if m.eager_agrees is False]
+    others = [m for m in seen.mismatches if m.eager_agrees is not False]
+    of_own = (_of_numbers(own, _MEND) or (_MEND,)) if own else ()
+    stage = seen.departure.stage if seen.departure else None
+    # Where the stage is known, nothing is left to guess.
+    open_question = stage in (None, "eager") and not agrees_alone(seen.departure)
+    of_others = _of_numbers(others, _SEEK if open_question else "")
+    of_form = (_REMEDIES[m.kind] for m in others if m.kind in _REMEDIES)
+    return tuple(dict.fromkeys((*of_own, *of_others, *of_form)))
+
+
+def _of_numbers(mismatches: list[Mismatch], otherwise: str) -> tuple[str, ...]:
+    """Advise on other numbers: rounding is named only where it may be the cause."""
+    found = [m for m in mismatches if m.kind in _OF_NUMBERS]
+    if found and all(m.rounding for m in found):
+        return (f"{_IF_ROUNDING}; else {otherwise}" if otherwise else _IF_ROUNDING,)
+    values = [m for m in found if m.kind != "mutation"]
+    return (otherwise,) if values and otherwise else ()
 
 
 def _whose_fault(mismatches: tuple[Mismatch, ...]) -> tuple[str, ...]:

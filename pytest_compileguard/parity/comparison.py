@@ -56,12 +56,18 @@ class IncomparableError(Exception):
     """There is no way to tell whether two leaves agree."""
 
 
+_MOST_ROUNDING_STEPS, _MOST_ROUNDING_SHARE = 1e4, 0.1
+"""How far rounding may lead: so many steps of the dtype, and so large a part of the numbers."""
+
+
 class Difference(NamedTuple):
     """Why two leaves are not the same."""
 
     kind: str
     """``value``: same form, other numbers; ``kind``: another form altogether."""
     message: str
+    rounding: bool = False
+    """Whether another order of the same operations could make such a difference."""
 
 
 def compare(
@@ -114,7 +120,7 @@ def _nested(
     parts = _parts(actual)
     for name, part in _parts(expected).items():
         if found := compare(parts[name], part, tolerance, form=False):
-            return Difference(found.kind, f"{name}: {found.message}")
+            return found._replace(message=f"{name}: {found.message}")
     return None
 
 
@@ -143,10 +149,27 @@ def _values(
                 a, e, rtol=rtol, atol=atol, equal_nan=True, check_stride=False
             )
     except AssertionError as error:
-        return Difference(
-            "value", _word(actual.detach(), expected.detach(), rtol, atol, str(error))
-        )
+        pair = actual.detach(), expected.detach()
+        return Difference("value", _word(*pair, rtol, atol, str(error)), _may_be_rounding(*pair))
     return None
+
+
+def _may_be_rounding(actual: torch.Tensor, expected: torch.Tensor) -> bool:
+    """Whether the difference is small beside the numbers, as rounding that piles up is."""
+    dtype = expected.dtype
+    if not (dtype.is_floating_point or dtype.is_complex):
+        return False
+    if actual.layout != torch.strided or actual.is_quantized or actual.is_nested:
+        return True  # there is no telling
+    greatest, scale = 0.0, 0.0
+    for a, e in pieces(actual, expected):
+        greatest = max(greatest, float(_gap(a, e).max()))
+        scale = max(scale, float(e.abs().nan_to_num(0, posinf=0).max()))
+    return greatest <= _rounding_share(torch.finfo(dtype).eps) * scale
+
+
+def _rounding_share(eps: float) -> float:
+    return min(_MOST_ROUNDING_STEPS * eps, _MOST_ROUNDING_SHARE)
 
 
 def pieces(
@@ -226,7 +249,10 @@ def _numbers(actual: complex, expected: complex, tolerance: Tolerance) -> Differ
     try:
         torch.testing.assert_close(actual, expected, rtol=rtol, atol=atol, equal_nan=True)
     except AssertionError:
-        return Difference("value", f"compiled {actual!r}, eager {expected!r}")
+        # Numbers of Python are mostly taken out of tensors of float32.
+        share = _rounding_share(torch.finfo(torch.float32).eps)
+        rounding = abs(actual - expected) <= share * abs(expected)
+        return Difference("value", f"compiled {actual!r}, eager {expected!r}", rounding)
     return None
 
 

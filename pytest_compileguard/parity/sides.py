@@ -16,7 +16,7 @@ from pytest_compileguard.parity.errors_raised import same_error
 from pytest_compileguard.parity.leaves import Leaf, leaves_of
 from pytest_compileguard.parity.reference import acquits, within_precision
 from pytest_compileguard.parity.side import GRADIENT_OF, Side
-from pytest_compileguard.parity.state import Twins, aliases, attribute_pairs, sharing_text
+from pytest_compileguard.parity.state import ABSENT, Twins, aliases, attribute_pairs, sharing_text
 
 _MOVED_RUNS = 6
 """A value at a jump falls on either side with even odds: all runs on one side is 1 in 32."""
@@ -165,7 +165,8 @@ class SideComparison:
             return
         without = isinstance(self._reference, str) and found.kind == "value"
         note = f"; no float64 reference: {self._reference}" if without else ""
-        self._report(path, "kind" if found.kind == "kind" else kind, found.message + note)
+        told = "kind" if found.kind == "kind" else kind
+        self._report(path, told, found.message + note, rounding=found.rounding)
 
     def _aliasing(self, eager: Side, compiled: Side) -> None:
         expected, actual = aliases(eager.tensors()), aliases(compiled.tensors())
@@ -185,6 +186,11 @@ class SideComparison:
             else:
                 for name, a, e in attribute_pairs(actual, expected, twins):
                     place = f"{path}{name}".lstrip(".")
+                    if a is ABSENT or e is ABSENT:
+                        self.result.leaves += 1
+                        side = "eager" if a is ABSENT else "compiled"
+                        self._report(place, "mutation", f"only {side} has it")
+                        continue
                     pair = leaves_of(e, place, objects=True), leaves_of(a, place, objects=True)
                     if self._paths(*pair):
                         self._leaves(*pair, "mutation", form=False)
@@ -244,9 +250,11 @@ class SideComparison:
         found = [side.leaf(path, kind) for side in self._moved]
         return [leaf.detach() for leaf in found if isinstance(leaf, torch.Tensor)]
 
-    def _report(self, path: str, kind: MismatchKind, message: str) -> None:
+    def _report(
+        self, path: str, kind: MismatchKind, message: str, *, rounding: bool = False
+    ) -> None:
         self.result.mismatches.append(
-            Mismatch(call=self._call, path=path, kind=kind, message=message)
+            Mismatch(call=self._call, path=path, kind=kind, message=message, rounding=rounding)
         )
 
 

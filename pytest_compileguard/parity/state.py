@@ -37,6 +37,8 @@ def sharing_text(paths: tuple[str, ...] | None) -> str:
     return f"shares memory with {', '.join(paths)}" if paths else "shares no memory"
 
 
+ABSENT = object()
+"""What stands for an attribute or item that one of two twins lacks."""
 State = dict[int, tuple[str, Any]]
 
 _COMPARED = (
@@ -57,7 +59,7 @@ def attribute_pairs(actual: Any, expected: Any, twins: Twins) -> list[tuple[str,
     pairs: list[tuple[str, Any, Any]] = []
     for name in [*e, *(name for name in a if name not in e)]:
         if name not in a or name not in e:
-            pairs.append((name, name in a, name in e))
+            pairs.append((name, a.get(name, ABSENT), e.get(name, ABSENT)))
         elif not twins.correspond(a[name], e[name]) and _is_compared(e[name]):
             pairs.append((name, a[name], e[name]))
     return pairs

@@ -23,7 +23,15 @@ from typing import Any
 from pytest_compileguard import dynamo
 from pytest_compileguard.isolation.ambient import random_state
 from pytest_compileguard.isolation.quiet import silenced
-from pytest_compileguard.observation import Departure, Extreme, GraphPlace, Mismatch, Outcome, Trial
+from pytest_compileguard.observation import (
+    Departure,
+    Extreme,
+    GraphPlace,
+    Mismatch,
+    MismatchKind,
+    Outcome,
+    Trial,
+)
 from pytest_compileguard.parity.extreme import extreme
 from pytest_compileguard.parity.side import Side
 from pytest_compileguard.plan import Plan
@@ -32,6 +40,8 @@ from pytest_compileguard.shadow.compiling import compiled, compiled_part
 
 Compile = Callable[[Any], Any]
 
+_OF_NUMBERS: tuple[MismatchKind, ...] = ("value", "mutation", "gradient")
+"""Faults that lie in an element, not in the form of a leaf."""
 _NOT_AGAIN = (
     "run again by itself, the call agrees: the fault depends on what earlier calls left, on a "
     "context manager around the call, or on chance"
@@ -131,7 +141,7 @@ class _Reruns:
             stage=stage,
             path=mismatch.path,
             message=mismatch.message,
-            extreme=self._extreme(made, mismatch),
+            extreme=self._extreme(made, mismatch) if mismatch.kind in _OF_NUMBERS else None,
             graph=made.graphs[number - 1] if number else None,
             graph_number=number,
             graphs=len(made.graphs),

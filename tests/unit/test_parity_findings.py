@@ -5,8 +5,12 @@ from __future__ import annotations
 import pytest
 
 from pytest_compileguard.observation import (
+    Departure,
+    Mismatch,
     NotObserved,
     ParityObservation,
+    Reproduction,
+    Trial,
 )
 from tests.judged import (
     finding_of,
@@ -76,7 +80,47 @@ def test_a_mismatch_fails_even_where_little_was_compared() -> None:
     assert finding.status == "failed"
     assert finding.message == "compiled differs from eager in 1 of 3 calls"
     assert finding.evidence == ("call 2, output['var']: differs by 0.5",)
-    assert "rtol" in finding.remedy
+    assert finding.remedy == "seek code that asks whether it is compiled"
+
+
+ROUNDED = make_mismatch(rounding=True)
+SAVED = Reproduction(file="saved/reproduce.py")
+ALONE = Departure(call=1, stage=None, trials=(Trial(name="inductor", outcome="agrees"),))
+IN_BACKEND = Departure(call=1, stage="mine", path="output", message="m")
+
+
+@pytest.mark.parametrize(
+    ("mismatches", "departure", "remedy"),
+    (
+        (
+            (ROUNDED,),
+            None,
+            (
+                "if this is rounding, widen rtol= and atol=; "
+                "else seek code that asks whether it is compiled"
+            ),
+        ),
+        ((ROUNDED,), IN_BACKEND, "if this is rounding, widen rtol= and atol="),
+        ((ROUNDED, make_mismatch()), None, "seek code that asks whether it is compiled"),
+        ((make_mismatch(),), IN_BACKEND, ""),
+        ((make_mismatch(),), ALONE, ""),
+        ((make_mismatch(kind="mutation"),), None, ""),
+        ((make_mismatch(kind="aliasing"),), None, "return a clone where callers must not see"),
+    ),
+)
+def test_the_remedy_fits_the_difference(
+    mismatches: tuple[Mismatch, ...], departure: Departure | None, remedy: str
+) -> None:
+    parity = make_parity(mismatches=mismatches, departure=departure)
+    told = finding_of(verdict_of(parity=parity), "parity").remedy
+    assert told.startswith(remedy)
+    assert bool(told) is bool(remedy)
+
+
+def test_a_call_that_agrees_alone_is_not_offered_as_a_reproduction() -> None:
+    parity = make_parity(mismatches=(make_mismatch(),), departure=ALONE, reproduction=SAVED)
+    finding = finding_of(verdict_of(parity=parity), "parity")
+    assert finding.evidence[-1] == "the call alone, which agrees, is saved: saved/reproduce.py"
 
 
 def test_many_mismatches_are_cut_with_their_number() -> None:
