@@ -16,12 +16,22 @@ from pytest_compileguard.observation import (
     CodeLine,
     CompileObservation,
     Fallback,
+    FallbackKind,
 )
 from pytest_compileguard.plan import OWN_BACKEND, Plan
 from pytest_compileguard.shadow.call import ShadowCall
 from pytest_compileguard.source import source_line
 from pytest_compileguard.trace.compiles import WRAPPER_FILE, TraceEvent, TraceFacts, read_trace
 from pytest_compileguard.trace.inductor import ON_CPU, cudagraph_skips, fused_kernels, kernel_names
+
+_NEVER_LOOKED = (
+    "Dynamo never looked at the target: a generator, a builtin, code that it always skips, or "
+    "a module of one of torch's own classes that is compiled in place (use torch.compile)"
+)
+_IN_BLOCK = (
+    "call what is compiled within the block, and check that it is compiled: that nothing turns "
+    "torch.compile off, and that no eager copy is called"
+)
 
 
 def gather_facts(
@@ -149,8 +159,11 @@ def _fallbacks(
     eager = [c for c in calls if c.trace and _ran_eager(c, facts)]
     hindrances = sorted({text for call in calls for text in call.hindrances})
     if not facts.graph_ids and not failed:
-        reasons = hindrances or ([] if found else [_why_nothing(events, facts)])
-        found += [_whole("nothing_compiled", None, reason) for reason in reasons]
+        if hindrances:
+            found += [_whole("nothing_compiled", None, reason) for reason in hindrances]
+        elif not found:
+            reason, remedy = _why_nothing(calls, events, facts)
+            found.append(_whole("nothing_compiled", None, reason, remedy))
     elif eager:
         which = ", ".join(str(call.index + 1) for call in eager)
         reason = f"{len(eager)} of {len(calls)} calls ran no compiled code: {which}"
@@ -182,19 +195,36 @@ def _limit_hit(facts: TraceFacts) -> Fallback:
     )
 
 
-def _whole(kind: str, call: int | None, reason: str) -> Fallback:
-    return Fallback(kind=kind, call=call, frame="", file="", line=0, reason=reason)  # type: ignore[arg-type]
+def _whole(kind: FallbackKind, call: int | None, reason: str, remedy: str = "") -> Fallback:
+    return Fallback(kind=kind, call=call, frame="", file="", line=0, reason=reason, remedy=remedy)
 
 
-def _why_nothing(events: Sequence[TraceEvent], facts: TraceFacts) -> str:
+def _why_nothing(
+    calls: Sequence[ShadowCall], events: Sequence[TraceEvent], facts: TraceFacts
+) -> tuple[str, str]:
+    """Say why there is no graph, and what to do where that is not what mostly helps."""
+    if errors := _errors_of_all(calls):
+        which = "the call" if len(calls) == 1 else "each call"
+        reason = f"{which} raised {errors} on both sides before anything was compiled"
+        return reason, "add a call that returns: of compiled code that never ran, nothing is known"
     if facts.break_events:
-        return "the target was traced, but no tensor operation stands before or after its break"
+        return (
+            "the target was traced, but no tensor operation stands before or after its break",
+            "",
+        )
     if any(event.metrics for event in events):
-        return "the target was traced, but it has no tensor operation that could be compiled"
-    return (
-        "Dynamo never looked at the target: a generator, a builtin, code that it always skips, or "
-        "a module of one of torch's own classes that is compiled in place (use torch.compile)"
-    )
+        return "the target was traced, but it has no tensor operation that could be compiled", ""
+    if all(call.inputs is None for call in calls):
+        return "nothing compiled ran in the block", _IN_BLOCK
+    return _NEVER_LOOKED, ""
+
+
+def _errors_of_all(calls: Sequence[ShadowCall]) -> str:
+    """Name the errors that all calls raise, compiled as eager; empty if one does not."""
+    alike = (call.error and call.parity and not call.parity.mismatches for call in calls)
+    if not all(alike):
+        return ""
+    return " or ".join(dict.fromkeys(type(call.error).__name__ for call in calls))
 
 
 def _disagreements(calls: Sequence[ShadowCall], facts: TraceFacts) -> tuple[str, ...]:

@@ -131,6 +131,8 @@ class Fallback(Record):
     reason: str
     definition: CodeLine | None = None
     """Where ``file`` is code of others: the user's function that ran eager for it."""
+    remedy: str = ""
+    """What to do, where the advice for all of its kind does not fit."""
 
 
 class FusedKernel(Record):

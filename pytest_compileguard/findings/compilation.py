@@ -62,7 +62,10 @@ def compile_findings(plan: Plan, seen: CompileObservation | NotObserved) -> tupl
     else:
         # Where no limit shows the breaks, they stand here: they may be why nothing was compiled.
         shown_already = any(finding.status == "failed" for finding in breaks)
-        compiled = _not_compiled(seen, problem, () if shown_already else seen.break_sites)
+        said = (
+            problem.replace(counted(seen.calls, "call"), "the block") if plan.watched else problem
+        )
+        compiled = _not_compiled(seen, said, () if shown_already else seen.break_sites)
     return (
         compiled,
         _fallbacks(plan, seen, compiled=problem is None),
@@ -122,6 +125,8 @@ def _not_compiled_remedy(seen: CompileObservation) -> str:
     if seen.error is not None:
         return seen.error_remedy
     # A break or a skipped frame is the cause, and is shown with advice of its own.
+    if own := [f.remedy for f in seen.fallbacks if f.kind == "nothing_compiled" and f.remedy]:
+        return own[0]
     explained = seen.break_sites or any(f.kind == "frame_skipped" for f in seen.fallbacks)
     return "" if explained else _LOOK_FOR_SWITCH
 

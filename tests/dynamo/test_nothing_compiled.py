@@ -358,3 +358,16 @@ def test_target_that_was_compiled_to_be_stored_is_refused() -> None:
 
     assert seen.verdict.outcome == "failed"
     assert "caching_precompile" in seen.told
+
+
+def test_an_error_path_alone_is_told_as_such() -> None:
+    guarded = nn.Linear(4, 4)
+
+    def swallowing(index: int) -> contextlib.AbstractContextManager[object]:
+        del index
+        return pytest.raises(RuntimeError)
+
+    seen = check(guarded, (torch.ones(3, 5),), (torch.ones(2, 5),), around=swallowing)
+    fails(seen, "each call raised RuntimeError on both sides before anything was compiled")
+    assert "add a call that returns" in seen.told
+    assert "no tensor operation" not in seen.told

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.conftest import RunSuite
 
 LIBRARY = """
@@ -106,3 +108,27 @@ def test_an_error_of_the_block_is_the_tests_own(run_suite: RunSuite) -> None:
     run.result.assert_outcomes(failed=1)
     run.result.stdout.fnmatch_lines(["*ValueError: mine"])
     assert run.check["outcome"] == "not_checked"
+
+
+@pytest.mark.parametrize("body", ("pass", "step(torch.ones(2))"))
+def test_a_block_in_which_nothing_compiled_runs_says_so(run_suite: RunSuite, body: str) -> None:
+    run = run_suite(
+        f"""
+        import torch
+        from library import step
+
+        def test_it(compileguard):
+            with compileguard.watch(max_recompiles=0):
+                {body}
+        """,
+        library=LIBRARY,
+    )
+    run.result.assert_outcomes(failed=1)
+    run.result.stdout.fnmatch_lines(
+        [
+            "  compiled       nothing was compiled: 0 graphs in the block",
+            "    nothing compiled: nothing compiled ran in the block",
+            "      call what is compiled within the block*",
+        ]
+    )
+    assert "target" not in run.text
