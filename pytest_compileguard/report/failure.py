@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from itertools import zip_longest
 from pathlib import Path
@@ -19,7 +20,7 @@ from pytest_compileguard.report.labels import (
     status_label,
     test_name,
 )
-from pytest_compileguard.report.plain_text import plain_line, relative
+from pytest_compileguard.report.plain_text import clipped, plain, plain_line, relative
 
 _LABEL_WIDTH = 15
 _GAP = 4
@@ -31,6 +32,10 @@ _MOST_IN_ENTRY = 320
 _MOST_IN_DETAIL = 700
 """Advice of torch and of this package: what to do stands at its end."""
 _MOST_IN_NAME = 120
+_MOST_IN_CAUSE = 60
+_WHERE = re.compile(r"^call \d+: | in \d+ of \d+ calls?.*$")
+_SPEAKING = ("compiled", "parity")
+"""Metrics whose messages need no label."""
 _UNBLAMED: tuple[Status, ...] = ("passed", "inconclusive", "not_checked")
 
 
@@ -67,15 +72,22 @@ def _block(verdict: Verdict, *, named: bool) -> list[str]:
     findings = shown_findings(verdict)
     blamed = [finding for finding in findings if finding.fails(strict=verdict.strict)]
     others = [finding for finding in findings if not finding.fails(strict=verdict.strict)]
-    lines = [_sentence(verdict, findings, named=named)]
-    for row, finding in zip(_rows(blamed, verdict), blamed, strict=True):
+    lines = [_sentence(verdict, findings, blamed, named=named)]
+    for number, (row, finding) in enumerate(zip(_rows(blamed, verdict), blamed, strict=True), 1):
+        # What several findings advise, one command mostly, stands below the last of them.
+        later = {line for other in blamed[number:] for line in other.remedy.splitlines()}
         lines.append(f"  {row}")
         lines += [f"    {line}" for line in finding.evidence]
-        lines += [f"      {line}" for line in finding.remedy.splitlines()]
-    return [*lines, *_rest(others), *artifact_lines(verdict.artifacts)]
+        lines += [f"      {line}" for line in finding.remedy.splitlines() if line not in later]
+    at_fault = {metric_label(finding.metric) for finding in blamed}
+    rest = [f for f in others if f.status != "passed" or metric_label(f.metric) not in at_fault]
+    return [*lines, *_rest(rest), *artifact_lines(verdict.artifacts)]
 
 
-def _sentence(verdict: Verdict, findings: Sequence[Finding], *, named: bool) -> str:
+def _sentence(
+    verdict: Verdict, findings: Sequence[Finding], blamed: Sequence[Finding], *, named: bool
+) -> str:
+    """Name the first cause ahead of the numbers: pytest's summary shows little more than that."""
     name = plain_line(test_name(verdict.nodeid), _MOST_IN_NAME)
     if named:
         name = f"{name} ({plain_line(verdict.name, _MOST_IN_NAME)})"
@@ -86,8 +98,27 @@ def _sentence(verdict: Verdict, findings: Sequence[Finding], *, named: bool) -> 
         if count := sum(f.status == status and not f.declined for f in findings):
             of_all = "" if parts else f" of {total}"
             parts.append(f"{count}{of_all} {status_label(status)}")
-    strict = " (strict)" if verdict.outcome != "failed" else ""
-    return f"{name}: {', '.join(parts) or 'nothing was checked'}{strict}"
+    counts = ", ".join(parts) or "nothing was checked"
+    strict = verdict.outcome != "failed"
+    if not blamed:
+        return f"{name}: {counts}{' (strict)' if strict else ''}"
+    return f"{name}: {_cause(blamed[0], verdict)} ({counts}{', strict' if strict else ''})"
+
+
+def _cause(finding: Finding, verdict: Verdict) -> str:
+    """Say the cause in a few words: ``recompiles 1 > 0``."""
+    if finding.status != "failed":
+        return f"{finding_label(finding)} {status_label(finding.status)}"
+    label, observed = metric_label(finding.metric), finding.observed
+    against = finding.limit if finding.limit is not None else finding.baseline
+    if isinstance(observed, int | float) and isinstance(against, int | float):
+        digits = _digits(finding, verdict)
+        sign = ">" if observed > against else "<" if observed < against else "="
+        shown = [_number(value, finding, digits) for value in (observed, against)]
+        return f"{label} {shown[0]} {sign} {shown[1]}"
+    said = _WHERE.sub("", plain(finding.message)).partition(": ")[0]
+    said = said if finding.metric in _SPEAKING else f"{label} {said}"
+    return clipped(said, _MOST_IN_CAUSE)
 
 
 def _rows(findings: Sequence[Finding], verdict: Verdict) -> list[str]:
@@ -96,7 +127,7 @@ def _rows(findings: Sequence[Finding], verdict: Verdict) -> list[str]:
     columns = zip_longest(*(row for row in rows if len(row) > 1), fillvalue="")
     widths = [max(map(len, column)) + _GAP for column in columns]
     return [
-        metric_label(finding.metric).ljust(_LABEL_WIDTH) + _joined(row, widths)
+        f"{metric_label(finding.metric).ljust(_LABEL_WIDTH - 1)} {_joined(row, widths)}"
         for finding, row in zip(findings, rows, strict=True)
     ]
 

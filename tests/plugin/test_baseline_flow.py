@@ -103,11 +103,11 @@ def test_a_regression_is_told_with_its_numbers_and_the_command_accepts_it(
     run.result.assert_outcomes(failed=1)
     run.result.stdout.fnmatch_lines(
         [
-            "test_it: 3 of 6 checks failed",
+            "test_it: graph breaks 1 > 0 (3 of 6 checks failed)",
             "  graph breaks   observed 1    baseline 0    recorded with torch *",
             '    new: library.py:5 in target    print("debugging")',
-            "      if this is wanted, record it: pytest *",
             "  graphs         observed 2    baseline 1    recorded with torch *",
+            "      if this is wanted, record it: pytest *",
         ]
     )
     command = command_told(run.text)

@@ -145,7 +145,9 @@ def test_pdb_opens_once_at_the_failure(run_suite: RunSuite, pytester: pytest.Pyt
 
     run.result.assert_outcomes(passed=1, failed=1)
     assert Path("opened").read_text() == "opened "
-    run.result.stdout.fnmatch_lines(["test_bad: 1 of 4 checks failed", "*entering PDB*"])
+    run.result.stdout.fnmatch_lines(
+        ["test_bad: graph breaks 1 > 0 (1 of 4 checks failed)", "*entering PDB*"]
+    )
 
 
 def test_stop_at_the_first_failure(run_suite: RunSuite) -> None:

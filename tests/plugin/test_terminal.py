@@ -214,7 +214,7 @@ def test_a_terminal_that_knows_ascii_only(pytester: pytest.Pytester, run_suite: 
     assert re.search(r"test_suite.py \x1b\[K compiling test_gr\?\?e, \d s", shown)
     assert "timing test_gr" not in shown
     lines = shown.splitlines()
-    assert r"test_gr\xf6\xdfe: 1 of 4 checks failed" in lines
+    assert r"test_gr\xf6\xdfe: graph breaks 1 > 0 (1 of 4 checks failed)" in lines
     assert r'    library.py:3 in gr\xf6\xdfe    print("Gr\xf6\xdfe \u2192 \u2603")' in lines
     assert "1 check: 1 failed" in lines
 

@@ -120,7 +120,7 @@ def loaded(verdicts: list[Verdict], **options: Any) -> Any:
 # --- the message of a failing test -----------------------------------------------------------
 
 TWO_OF_FIVE = """\
-test_mlp: 2 of 5 checks failed
+test_mlp: graph breaks 1 > 0 (2 of 5 checks failed)
   graph breaks   observed 1        limit 0
     models/mlp.py:41 in forward    print(x.shape)
       Failed to trace builtin operator (GB0059): move the call out of the compiled region
@@ -144,7 +144,7 @@ def test_nothing_failing_has_no_text() -> None:
 
 
 TWO_CHECKS = """\
-test_mlp[cpu::1] (ToyModel): 1 of 5 checks failed
+test_mlp[cpu::1] (ToyModel): compiled differs from eager (1 of 5 checks failed)
   parity         compiled differs from eager in 1 of 3 calls
     call 2, output: greatest difference 0.5 at (0, 1)
       seek code that asks whether it is compiled
@@ -152,7 +152,7 @@ passed: graph breaks 0 of 0, recompiles 0 of 1, speedup 1.31x [1.30, 1.32], limi
 not checked: baseline (none for NVIDIA H200, torch 2.11; \
 record with --compileguard-update-baseline)
 
-test_mlp[cpu::1] (other): 2 of 8 checks failed
+test_mlp[cpu::1] (other): fallbacks 1 > 0 (2 of 8 checks failed)
   fallbacks      observed 1    limit 0
     ran eager, models/mlp.py:40 in forward, call 3: torch.compile is off
       check that the target computes with tensors, and that nothing turns torch.compile off: \
@@ -199,25 +199,20 @@ def test_a_test_with_several_checks_names_them() -> None:
 
 
 WORSE = """\
-test_mlp: 3 of 8 checks failed
+test_mlp: graph breaks 1 > 0 (3 of 8 checks failed)
   graph breaks   observed 1        baseline 0        recorded with torch 2.11.0 on NVIDIA H200
     new: models/mlp.py:41 in forward    print(x.shape)
       Failed to trace builtin operator (GB0059): move the call out of the compiled region
-      if this is wanted, record it: pytest tests/test_mlp.py::test_mlp \
---compileguard-update-baseline
   break events   observed 1        baseline 0        recorded with torch 2.11.0 on NVIDIA H200
     new: models/mlp.py:41 in forward    print(x.shape)
       Failed to trace builtin operator (GB0059): move the call out of the compiled region
-      if this is wanted, record it: pytest tests/test_mlp.py::test_mlp \
---compileguard-update-baseline
   speedup        observed 1.31x    baseline 2.00x    [1.30, 1.32] at 99 %, wall clock
     beyond the noise threshold of 30 %
     eager time 0.3904 ms, baseline 0.3 ms
     compiled time 0.298 ms, baseline 0.15 ms
       if this is wanted, record it: pytest tests/test_mlp.py::test_mlp \
 --compileguard-update-baseline
-passed: graph breaks 1, no limit, recompiles 0 of 1, parity 3 of 3 calls, \
-speedup 1.31x [1.30, 1.32], limit 1.20x, \
+passed: recompiles 0 of 1, parity 3 of 3 calls, \
 baseline graphs tighten: 3 -> 2"""
 
 
@@ -227,7 +222,7 @@ def test_a_regression_says_what_was_stored_and_how_to_accept_it() -> None:
 
 
 NOT_COMPILED = """\
-test_mlp: 1 of 6 checks failed
+test_mlp: BackendCompilerFailed (1 of 6 checks failed)
   compiled       BackendCompilerFailed: backend='toy' raised
     RuntimeError: no
       choose another backend
@@ -248,7 +243,7 @@ def test_a_compile_error_is_shown_whole_with_all_that_it_prevented() -> None:
 
 
 STRICT = """\
-test_mlp: 1 of 5 checks inconclusive, 1 not checked (strict)
+test_mlp: speedup inconclusive (1 of 5 checks inconclusive, 1 not checked, strict)
   speedup        inconclusive: 1.20x [1.15, 1.25]: the limit 1.20x lies inside
       eager 0.358 ms, compiled 0.298 ms, 400 pairs
       raise max_time_s, or time on a quieter machine
@@ -319,7 +314,7 @@ def test_a_long_line_loses_its_middle_and_keeps_the_number() -> None:
     assert max(map(len, lines)) <= 700
     assert len(lines[2]) <= 240
     assert lines[0].startswith("test_mlp[zzz")
-    assert lines[0].endswith("zzz]: 1 of 5 checks failed")
+    assert lines[0].endswith("zzz]: graph breaks 1 > 0 (1 of 5 checks failed)")
     assert lines[1] == "  graph breaks   observed 1    limit 0"
     assert lines[2].startswith("    models/mlp.py:41 in forward    xxx")
 
@@ -676,3 +671,10 @@ def test_what_is_cut_is_cut_between_words(width: int) -> None:
     assert text.endswith(f" {tail}")
     assert len(shortened(text, width)) <= width
     assert text.startswith(f"{clipped(text, width)} ")
+
+
+def test_a_long_label_is_set_apart_from_its_message() -> None:
+    compilation = compilation_with(cudagraph_skips=("mutated inputs",), cudagraph_recordings=0)
+    verdict = verdict_of(compilation=compilation, max_cudagraph_skips=0)
+    told = failure_text([verdict], rootpath=ROOT)
+    assert "  cudagraph skips " in told
