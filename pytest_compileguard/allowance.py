@@ -1,4 +1,4 @@
-"""Graph breaks that the author of a test accepts on purpose. Pure.
+"""Graph breaks that the author of a test accepts on purpose.
 
 An allowance is one of: the id of torch's registry (``GB0059``), a module (``torch.optim``,
 ``models.encoder``: all code in it and below), or a glob on the place (``*/encoder.py``,
@@ -15,6 +15,7 @@ from pathlib import PurePath
 
 import msgspec
 
+from pytest_compileguard.code_origin import module_names
 from pytest_compileguard.observation import BreakSite
 
 DEFAULTS = ("torch.optim",)
@@ -70,7 +71,4 @@ def _is_at(file: str, line: int, allowance: str) -> bool:
 
 def _in_module(file: str, module: str) -> bool:
     """Whether a file is that module, or lies in that package."""
-    parts = PurePath(file).with_suffix("").parts
-    wanted = tuple(module.split("."))
-    starts = range(len(parts) - len(wanted) + 1)
-    return any(parts[i : i + len(wanted)] == wanted for i in starts)
+    return any(f"{name}.".startswith(f"{module}.") for name in module_names(file))

@@ -61,3 +61,15 @@ def _is_rewritten(file: str) -> bool:
 def is_rewritten_assert(file: str, line: int) -> bool:
     """Whether a line is an assert that pytest rewrote: plain Python would not break there."""
     return source_line(file, line).startswith("assert") and _is_rewritten(file)
+
+
+def module_names(file: str) -> frozenset[str]:
+    """Give the names under which a file is imported, or would be from where Python searches."""
+    modules = [m for m in list(sys.modules.values()) if getattr(m, "__file__", None) == file]
+    names = {str(module.__name__) for module in modules}
+    path = PurePath(file).with_suffix("")
+    roots = [PurePath(root) for root in sys.path if root and path.is_relative_to(root)]
+    if roots:
+        below = path.relative_to(max(roots, key=lambda root: len(root.parts))).parts
+        names.add(".".join(below[:-1] if below[-1:] == ("__init__",) else below))
+    return frozenset(names)
