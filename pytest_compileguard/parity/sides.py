@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ from pytest_compileguard.parity.by_design import as_eager_would
 from pytest_compileguard.parity.comparison import IncomparableError, Tolerance, compare
 from pytest_compileguard.parity.errors_raised import same_error
 from pytest_compileguard.parity.leaves import Leaf, leaves_of
-from pytest_compileguard.parity.reference import acquits, within_precision
+from pytest_compileguard.parity.reference import acquits, is_uneven, within_precision
 from pytest_compileguard.parity.side import GRADIENT_OF, Side
 from pytest_compileguard.parity.state import ABSENT, Twins, aliases, attribute_pairs, sharing_text
 
@@ -161,7 +162,6 @@ class SideComparison:
         if found is None:
             return
         if found.kind == "value" and self._acquitted(path, kind, actual, expected):
-            self.result.disputed += 1
             return
         without = isinstance(self._reference, str) and found.kind == "value"
         note = f"; no float64 reference: {self._reference}" if without else ""
@@ -223,25 +223,28 @@ class SideComparison:
             self._leaf(f"{GRADIENT_OF}{path}", found.get(path), expected, "gradient", form=False)
 
     def _acquitted(self, path: str, kind: MismatchKind, actual: Any, expected: Any) -> bool:
+        """Whether rounding explains a difference, or the reference does."""
         if not isinstance(expected, torch.Tensor) or expected.layout != torch.strided:
             return False
         if self._tolerance.explicit:
             return False
+        leaves = actual.detach(), expected.detach()
         tf32 = self._tf32 and expected.is_cuda
-        if within_precision(actual.detach(), expected.detach(), tf32=tf32):
+        rounded = within_precision(*leaves, tf32=tf32)
+        if rounded and not is_uneven(leaves[1]):
             return True
         if self._reference is None:
             self._reference = self._make_reference(None)
         if isinstance(self._reference, str):
             # Nothing tells what eager's own error is, so the coarsest type that it passed counts.
-            return within_precision(actual.detach(), expected.detach(), epsilon=self._epsilon)
+            return not is_uneven(leaves[1]) and within_precision(*leaves, epsilon=self._epsilon)
         exact = self._reference.leaf(path, kind)
         if not isinstance(exact, torch.Tensor):
             return False
-        leaves = actual.detach(), expected.detach(), exact.detach()
-        return acquits(*leaves, tf32=tf32) or acquits(
-            *leaves, self._moved_leaves(path, kind), tf32=tf32
-        )
+        judge = partial(acquits, *leaves, exact.detach(), tf32=tf32, coarse=self._epsilon > 0)
+        acquitted = judge() or judge(self._moved_leaves(path, kind))
+        self.result.disputed += acquitted
+        return acquitted
 
     def _moved_leaves(self, path: str, kind: MismatchKind) -> list[torch.Tensor]:
         if self._moved is None:

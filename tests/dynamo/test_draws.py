@@ -28,6 +28,7 @@ DRAWS: dict[str, Draws] = {
     "alpha_dropout": lambda x: nn.functional.alpha_dropout(x, 0.3, training=True),
     "rand_like": lambda x: x + torch.rand_like(x),
     "randn": lambda x: x * torch.randn(x.shape, dtype=x.dtype),
+    "normal": lambda x: x + torch.normal(0.0, 1.0, x.shape, dtype=x.dtype),
     "normal_": lambda x: x + torch.empty_like(x).normal_(),
     "bernoulli": lambda x: x * torch.bernoulli(x.detach().sigmoid()),
     "gumbel_softmax": nn.functional.gumbel_softmax,

@@ -137,11 +137,11 @@ def test_what_eager_computed_in_fewer_digits_is_judged_by_these() -> None:
     flipped[17] *= 1 + 2.0**-10
     exact = factors.double() @ x.double()
 
-    assert acquits(flipped @ tens_bits(x), eager, exact)
-    assert not acquits(eager * 1.02, eager, exact)
-    assert not acquits(torch.cat((eager[1:], eager[:1])), eager, exact)
+    assert acquits(flipped @ tens_bits(x), eager, exact, coarse=True)
+    assert not acquits(eager * 1.02, eager, exact, coarse=True)
+    assert not acquits(torch.cat((eager[1:], eager[:1])), eager, exact, coarse=True)
     # What eager computed in all digits is judged by all of them.
-    assert not acquits(flipped @ x, factors @ x, exact)
+    assert not acquits(flipped @ x, factors @ x, exact, coarse=True)
 
 
 def test_digits_that_one_side_cuts_off_and_the_other_rounds_are_no_error() -> None:
