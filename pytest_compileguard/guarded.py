@@ -10,7 +10,11 @@ if TYPE_CHECKING:
     from pytest_compileguard.guard import CompileGuard
     from pytest_compileguard.runner import Check
 
-_UNTRIED = (
+_UNFILLED = (
+    "the optimizer had no step to make, so the compiled one never ran: make as many calls as "
+    "accumulate says"
+)
+_SKIPPED = (
     "the scaler skipped each update, so the compiled optimizer never ran: give the scaler a lower "
     "init_scale"
 )
@@ -50,6 +54,7 @@ class GuardedTraining:
         self._step = step
         self._turns = Turns(step.accumulate)
         self._untried: list[dict[str, None]] = []
+        self._updated = False
         """Notes of the steps whose updates were skipped, until one was not."""
 
     def __call__(self, inputs: Any, *targets: Any) -> Any:
@@ -65,23 +70,31 @@ class GuardedTraining:
         __tracebackhide__ = True
         part, updates = self._turns.take()
         loss = self._guard.call(self._check, (part, inputs, *targets), {})
-        if updates and self._step.updates_compiled and not self._step.overflowed:
+        compiled = self._step.updates_compiled
+        if compiled and not updates:
+            self._tell_untried(_UNFILLED)
+        elif compiled and not self._step.overflowed:
             self._guard.call(self._check, ("update", inputs, *targets), {})
-            self._tell_untried(tried=True)
+            self._tried()
         elif updates:  # the same eager code on both sides
-            self._tell_untried(tried=not self._step.updates_compiled)
+            if compiled:
+                self._tell_untried(_SKIPPED)
             self._step("update", inputs, *targets)
         return loss
 
-    def _tell_untried(self, *, tried: bool) -> None:
-        """Leave a note while no update was compiled, since the scaler skipped all."""
-        if tried:
-            for notes in self._untried:
-                notes.pop(_UNTRIED, None)
-            self._untried = []
-        elif self._check.calls:
+    def _tell_untried(self, reason: str) -> None:
+        """Leave a note while no update was compiled."""
+        if not self._updated and self._check.calls:
             self._untried.append(self._check.calls[-1].notes)
-            self._untried[-1][_UNTRIED] = None
+            self._untried[-1][reason] = None
+
+    def _tried(self) -> None:
+        """Take the notes back: an update was compiled."""
+        self._updated = True
+        for notes in self._untried:
+            for reason in (_SKIPPED, _UNFILLED):
+                notes.pop(reason, None)
+        self._untried = []
 
     def __repr__(self) -> str:
         return f"<guarded {self._check.plan.name}>"

@@ -37,6 +37,8 @@ _PURE = frozenset(
     }
 )
 _DROPOUT = "native_dropout"
+_RATES = ("dropout_p", "dropout", "p")
+"""How often an operator drops; 0: never."""
 
 Draw = tuple[str, torch.Tensor]
 
@@ -58,7 +60,7 @@ class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Note what an operator drew."""
         del types
         result = func(*args, **(kwargs or {}))
-        if _draws(func):
+        if _draws(func, args, kwargs or {}):
             name = _checked_name(func)
             drawn = result[1] if name == _DROPOUT else result
             self.draws.append((name, drawn.detach().clone()))
@@ -78,7 +80,7 @@ class Replaying(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Put the recorded numbers in place of those that an operator drew."""
         del types
         result = func(*args, **(kwargs or {}))
-        if not _draws(func):
+        if not _draws(func, args, kwargs or {}):
             return result
         name = _checked_name(func)
         known, drawn = next(self._left, ("nothing", torch.empty(0)))
@@ -91,8 +93,15 @@ class Replaying(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return result.copy_(drawn)
 
 
-def _draws(func: Any) -> bool:
-    return torch.Tag.nondeterministic_seeded in func.tags
+def _draws(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether an operator draws random numbers; attention without dropout could, and doesn't."""
+    if torch.Tag.nondeterministic_seeded not in func.tags:
+        return False
+    for at, argument in enumerate(func._schema.arguments):  # noqa: SLF001  # it has no other name
+        if argument.name in _RATES:
+            given = args[at] if at < len(args) else argument.default_value
+            return bool(kwargs.get(argument.name, given))
+    return True
 
 
 def _checked_name(func: Any) -> str:

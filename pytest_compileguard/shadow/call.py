@@ -109,19 +109,25 @@ class ComparedCall:
         found = self.scene.now()
         made_by = self.snapshot.target if target is None else target
         try:
-            draws: list[Draw] = []
             if self.drew_random:
-                self.scene.restore()
-                recorded = recorded_draws(made_by, self.snapshot, self.cotangents)
-                if isinstance(recorded, str):
-                    return recorded
-                draws = recorded
+                return self._in_float64_drawing(made_by, seed)
             self.scene.restore()
-            return run_in_float64(made_by, self.snapshot, self.cotangents, seed, draws)
+            watched = Recording()  # a generator of the target's own is in no scene
+            made = run_in_float64(made_by, self.snapshot, self.cotangents, seed, watched)
+            return self._in_float64_drawing(made_by, seed) if watched.draws else made
         except IsolationError as error:
             return str(error)
         finally:
             found.restore()
+
+    def _in_float64_drawing(self, target: Any, seed: int | None) -> Side | str:
+        self.scene.restore()
+        draws = recorded_draws(target, self.snapshot, self.cotangents)
+        if isinstance(draws, str):
+            return draws
+        self.scene.restore()
+        drawing = Replaying(draws)
+        return run_in_float64(target, self.snapshot, self.cotangents, seed, drawing)
 
     def restore_parameters(self) -> None:
         """Give the snapshot parameters of its own where the test has changed them since."""
@@ -168,12 +174,12 @@ def run_in_float64(
     snapshot: Prepared,
     cotangents: Cotangents,
     seed: int | None,
-    draws: Sequence[Draw] = (),
+    drawing: contextlib.AbstractContextManager[object],
 ) -> Side | str:
     """Make a call in float64 with the arguments that a snapshot kept; or say why that fails.
 
     With a seed, all values are moved at random by as much as rounding may have moved them.
-    ``draws`` are the random numbers that it draws.
+    ``drawing`` sees to the random numbers that it draws.
     """
     rounding = None if seed is None else torch.Generator().manual_seed(seed)
     mirror = Mirror(
@@ -182,7 +188,6 @@ def run_in_float64(
         widening=Widening(rounding),
     )
     wide = {p: t.to(_wide(t.dtype)) for p, t in cotangents.by_path.items()}
-    drawing = Replaying(draws) if draws else contextlib.nullcontext()
     side = _run_on(mirror, target, snapshot, Cotangents(wide), drawing)
     return side if side.error is None else f"it {_raised(side.error)}"
 

@@ -62,6 +62,14 @@ def test_what_draws_and_computes_in_one_is_refused() -> None:
         torch.rand_like(X)
 
 
+def test_attention_without_dropout_draws_nothing() -> None:
+    x = torch.randn(1, 4, 16, 8)
+    with Recording() as recording:
+        nn.functional.scaled_dot_product_attention(x, x, x)
+        torch.native_dropout(x, 0.0, True)
+    assert recording.draws == []
+
+
 class Dropping(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -105,3 +113,23 @@ def test_a_call_that_can_t_be_repeated_says_so() -> None:
     seen = check(lambda x: nn.functional.rrelu(x, training=True), (X,), backend=scaled(1.001))
     assert seen.verdict.outcome == "failed"
     assert "can't draw them again: rrelu_with_noise draws and computes in one" in seen.told
+
+
+class OwnGenerator(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.generator = torch.Generator().manual_seed(5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (x + torch.empty_like(x).uniform_(generator=self.generator) + 1000) - 1000
+
+
+def test_numbers_of_a_generator_of_the_target_are_given_again() -> None:
+    """Eager keeps some 16 bits here, so a difference of the last of them is no error."""
+
+    def rounds(graph: torch.fx.GraphModule, _inputs: object) -> Callable[..., Any]:
+        return lambda *args: tuple(out + 2e-5 * out.sign() for out in graph(*args))
+
+    sound = check(OwnGenerator(), (X,), backend=rounds)
+    assert sound.verdict.outcome == "passed", sound.told
+    assert check(OwnGenerator(), (X,), backend=scaled(1.01)).verdict.outcome == "failed"

@@ -197,6 +197,19 @@ def test_compiled_optimizer_that_never_ran_is_told() -> None:
     assert any("the scaler skipped each update" in message for message in findings)
 
 
+def test_accumulation_that_was_never_filled_is_told() -> None:
+    model, _ = two()
+    checked = train(
+        model,
+        torch.optim.SGD(model.parameters(), lr=0.1),
+        accumulate=100,
+        compile_optimizer=True,
+        backend="eager",
+    )
+    findings = [f.message for f in checked.verdict.findings if f.status == "not_checked"]
+    assert any("the optimizer had no step to make" in message for message in findings)
+
+
 def test_gradient_that_is_infinite_on_one_side_only_is_caught() -> None:
     def overflowing(graph: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
         del inputs
