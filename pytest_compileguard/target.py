@@ -89,7 +89,7 @@ def own_code(target: Any) -> frozenset[types.CodeType]:
     that is compiled by itself since the graph breaks in it. torch's own code is left out:
     it is inlined.
     """
-    return frozenset(function.__code__ for function in map(_plain, own_functions(target)))
+    return frozenset(function.__code__ for function in plain_functions(target))
 
 
 def own_functions(target: Any) -> tuple[types.FunctionType, ...]:
@@ -138,11 +138,21 @@ def _follow(function: Any, found: dict[types.CodeType, types.FunctionType]) -> N
     if not isinstance(plain, types.FunctionType) or plain.__code__ in found:
         return
     found[plain.__code__] = function
-    cells = (cell for cell in plain.__closure__ or () if not _is_empty(cell))
-    named = (plain.__globals__.get(name) for name in plain.__code__.co_names)
-    for helper in (*named, *(cell.cell_contents for cell in cells)):
+    for helper in named_values(plain):
         if isinstance(helper, types.FunctionType) and not _is_torch(helper):
             _follow(helper, found)
+
+
+def named_values(function: types.FunctionType) -> tuple[Any, ...]:
+    """What a plain function names: globals, and what its closure holds."""
+    cells = (cell for cell in function.__closure__ or () if not _is_empty(cell))
+    named = (function.__globals__.get(name) for name in function.__code__.co_names)
+    return (*named, *(cell.cell_contents for cell in cells))
+
+
+def plain_functions(target: Any) -> tuple[types.FunctionType, ...]:
+    """The functions of ``own_functions`` without their wrappers."""
+    return tuple(map(_plain, own_functions(target)))
 
 
 def _plain(function: Any) -> Any:

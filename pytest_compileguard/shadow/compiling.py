@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from pytest_compileguard import dynamo
-from pytest_compileguard.target import own_functions
+from pytest_compileguard.target import named_values, own_functions, plain_functions
 from pytest_compileguard.training_step import TrainingStep
 
 
@@ -61,17 +61,27 @@ def compiled_parts(target: Any) -> tuple[str, ...]:
     found = []
     for path, part in module.named_modules():
         inner = part is not module and dynamo.compiled_form(part) is not None
-        if inner or _form(getattr(part, "forward", None)) is not None:
+        if inner or _has_compiled_method(part):
             found.append(path or type(part).__name__)
     return tuple(found)
+
+
+def _has_compiled_method(part: torch.nn.Module) -> bool:
+    methods = (*vars(type(part)).values(), *vars(part).values())
+    functions = (m for m in methods if isinstance(m, types.FunctionType | types.MethodType))
+    return any(_form(function) is not None for function in functions)
 
 
 def compiled_helpers(target: Any) -> tuple[str, ...]:
     """Name the functions that a target calls which the test compiled by themselves."""
     if compiles_itself(target):
         return ()
-    helpers = own_functions(compiled_part(target))
-    return tuple(h.__qualname__ for h in helpers if dynamo.compiled_form(h) is not None)
+    part = compiled_part(target)
+    named = (value for plain in plain_functions(part) for value in named_values(plain))
+    modules = (value for value in named if isinstance(value, torch.nn.Module))
+    helpers = (*own_functions(part), *modules)
+    compiled = [helper for helper in helpers if dynamo.compiled_form(helper) is not None]
+    return tuple(getattr(h, "__qualname__", type(h).__name__) for h in compiled)
 
 
 def inlined_notes(names: tuple[str, ...]) -> tuple[str, ...]:

@@ -119,6 +119,31 @@ def test_parts_that_are_compiled_into_the_whole_are_told() -> None:
     assert "WronglyDecorated is compiled by itself in your code" in isolation(seen)
 
 
+class CompiledMethod(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    @torch.compile(backend=alters)
+    def inner(self, x: torch.Tensor) -> torch.Tensor:
+        return self.linear(x)  # type: ignore[no-any-return]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.inner(x) + 1
+
+
+def test_a_compiled_method_that_forward_calls_is_checked_as_it_is() -> None:
+    assert parity_of(as_it_is(CompiledMethod(), (X,))).status == "failed"
+
+
+NET: Any = torch.compile(nn.Linear(4, 4), backend=alters)
+
+
+def test_a_compiled_module_that_a_function_names_is_told() -> None:
+    seen = check(lambda x: NET(x) + 1, (X,), backend="aot_eager")
+    assert "OptimizedModule is compiled by itself in your code" in isolation(seen)
+
+
 def test_a_compiled_helper_of_a_plain_function_is_told() -> None:
     seen = check(calls_helper, (X,), backend="aot_eager")
     assert "helper is compiled by itself in your code, but here as a part" in isolation(seen)
