@@ -133,3 +133,15 @@ def test_numbers_of_a_generator_of_the_target_are_given_again() -> None:
     sound = check(OwnGenerator(), (X,), backend=rounds)
     assert sound.verdict.outcome == "passed", sound.told
     assert check(OwnGenerator(), (X,), backend=scaled(1.01)).verdict.outcome == "failed"
+
+
+def test_rounding_of_an_uneven_leaf_without_reference_is_no_error() -> None:
+    """As the gradient of attention's three biases: that of the keys ought to be zero."""
+
+    def parts(x: torch.Tensor) -> torch.Tensor:
+        return torch.cat((nn.functional.rrelu(x, training=True) * 30, x * 1e-7))
+
+    def rounds(graph: torch.fx.GraphModule, _inputs: object) -> Callable[..., Any]:
+        return lambda *args: tuple(out + 1e-5 * out.abs().clamp(max=1) for out in graph(*args))
+
+    assert check(parts, (X,), backend=rounds).verdict.outcome == "passed"
