@@ -161,7 +161,7 @@ def test_strict_fails_what_could_not_be_checked(
     assert run.status("baseline") == "not_checked"
     run.result.stdout.fnmatch_lines(
         [
-            "test_simple: 1 of 4 checks not checked (strict)",
+            "test_simple: baseline not checked (1 of 4 checks not checked, strict)",
             "  baseline *record with --compileguard-update-baseline",
         ]
     )

@@ -334,7 +334,7 @@ def test_strict_fails_a_check_without_a_baseline_and_says_the_command(run_suite:
     run.result.assert_outcomes(failed=1)
     run.result.stdout.fnmatch_lines(
         [
-            "test_a: 1 of 4 checks not checked (strict)",
+            "test_a: baseline not checked (1 of 4 checks not checked, strict)",
             f"  baseline       not checked: none for cpu, torch *; record with {UPDATE}",
             f"      pytest test_suite.py::test_a * {UPDATE}",
         ]
