@@ -1,20 +1,16 @@
-"""The table at the end of a session: one line a check, then totals and what was not checked."""
+"""The end of a session: the table of checks, totals, and what was not checked."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pytest_compileguard.finding import Finding, Status, Verdict
 from pytest_compileguard.findings.baseline_advice import TIGHTEN
-from pytest_compileguard.findings.speed import speed_text
 from pytest_compileguard.findings.wording import MOST_LINES, counted, factor_text, first_of
-from pytest_compileguard.metrics import facts_of
 from pytest_compileguard.observation import (
-    CompileObservation,
-    ParityObservation,
     Record,
     SpeedObservation,
 )
@@ -27,22 +23,18 @@ from pytest_compileguard.report.labels import (
     shown_findings,
     status_label,
     test_name,
-    verdict_label,
 )
 from pytest_compileguard.report.modes import mode_lines
-from pytest_compileguard.report.plain_text import plain, plain_line, relative, shortened
+from pytest_compileguard.report.plain_text import plain, plain_line, relative
+from pytest_compileguard.report.summary_table import outcome_text, summary_table
 
-NOT_KNOWN = "-"
-_GAP = "  "
-_LEAST_NAME = 16
-_SHARE_OF_NAMES = 4
 _MOST_IN_LINE = 320
 _MOST_TESTS = 3
 _MOST_OF_COMMAND = 1200
 _UNCLEAR: tuple[Status, ...] = ("inconclusive", "not_checked")
 
 
-class SummaryLine(Record, frozen=True):
+class SummaryLine(Record):
     """One line, and how the terminal is to show it."""
 
     text: str
@@ -68,11 +60,6 @@ class _Reason:
     remedy: str = ""
 
 
-class _Column(Record, frozen=True):
-    heading: str
-    cell: Callable[[Verdict], str]
-
-
 def summary_lines(
     verdicts: Sequence[Verdict], *, width: int, verbosity: int, rootpath: Path | None = None
 ) -> list[SummaryLine]:
@@ -91,7 +78,7 @@ def summary_lines(
     listed = [v for v in ordered if _is_red(v) or verbosity >= 0]
     lines: list[SummaryLine] = []
     if listed:
-        heading, *rows = _table(listed, crowded_tests(ordered), width)
+        heading, *rows = summary_table(listed, crowded_tests(ordered), width)
         lines.append(SummaryLine(text=heading, bold=True))
         for row, verdict in zip(rows, listed, strict=True):
             lines.append(_coloured(row, verdict))
@@ -118,57 +105,6 @@ def unguarded_lines(nodeids: Collection[str]) -> list[SummaryLine]:
     return [SummaryLine(text=plain_line(text, _MOST_OF_COMMAND), yellow=True)]
 
 
-def _table(verdicts: Sequence[Verdict], crowded: frozenset[str], width: int) -> list[str]:
-    """Lay out the heading and one row for each verdict."""
-    names = ["check", *(_name(verdict, named=verdict.nodeid in crowded) for verdict in verdicts)]
-    longest = max(map(len, names))
-    columns = _fitting(verdicts, width, longest)
-    widths = [_column_width(column, verdicts) for column in columns]
-    names = _fitted(names, max(width - _taken(columns, verdicts), _LEAST_NAME))
-    name_width = max(map(len, names))
-    rows = [[column.heading for column in columns]]
-    rows += [[column.cell(verdict) for column in columns] for verdict in verdicts]
-    return [
-        _GAP.join([name.ljust(name_width), *map(str.rjust, row, widths)])
-        for name, row in zip(names, rows, strict=True)
-    ]
-
-
-def _fitting(verdicts: Sequence[Verdict], width: int, longest: int) -> tuple[_Column, ...]:
-    """Choose the widest layout that leaves a fair share of the width to the names."""
-    least = min(longest, max(_LEAST_NAME, width // _SHARE_OF_NAMES))
-    fitting = (c for c in _LAYOUTS if width - _taken(c, verdicts) >= least)
-    return next(fitting, _LAYOUTS[-1])
-
-
-def _taken(columns: Sequence[_Column], verdicts: Sequence[Verdict]) -> int:
-    return sum(len(_GAP) + _column_width(column, verdicts) for column in columns)
-
-
-def _column_width(column: _Column, verdicts: Sequence[Verdict]) -> int:
-    return max(len(text) for text in (column.heading, *map(column.cell, verdicts)))
-
-
-def _name(verdict: Verdict, *, named: bool) -> str:
-    return plain(f"{verdict.nodeid} ({verdict.name})" if named else verdict.nodeid)
-
-
-def _fitted(names: Sequence[str], width: int) -> list[str]:
-    """Shorten names where one is too long: the files go first, since the tests tell more.
-
-    They go in all rows alike, unless two rows could then not be told apart.
-    """
-    if max(map(len, names)) <= width:
-        return list(names)
-    tests = [name.partition("::")[2] or name for name in names]
-    alike = len(set(tests)) < len(set(names))
-    shown = [
-        name if alike and len(name) <= width else test
-        for name, test in zip(names, tests, strict=True)
-    ]
-    return [shortened(name, width) for name in shown]
-
-
 def _coloured(text: str, verdict: Verdict) -> SummaryLine:
     if _is_red(verdict):
         return SummaryLine(text=text, red=True)
@@ -188,7 +124,7 @@ def _details(verdict: Verdict, rootpath: Path | None) -> list[SummaryLine]:
 
 
 def _totals(verdicts: Sequence[Verdict]) -> SummaryLine:
-    words = Counter(_verdict(verdict) for verdict in verdicts)
+    words = Counter(map(outcome_text, verdicts))
     order = ("failed", "inconclusive", "not checked", "xfailed", "passed")
     counts = ", ".join(f"{words[word]} {word}" for word in order if words[word])
     fails = any(map(_is_red, verdicts))
@@ -279,73 +215,6 @@ def _change(finding: Finding) -> str:
     return f"{label} {stored} -> {observed}"
 
 
-def _graphs(verdict: Verdict) -> str:
-    return _fact(verdict, "graphs")
-
-
-def _breaks(verdict: Verdict) -> str:
-    return _fact(verdict, "graph_breaks")
-
-
-def _recompiles(verdict: Verdict) -> str:
-    return _fact(verdict, "recompiles")
-
-
-def _fact(verdict: Verdict, name: str) -> str:
-    """Show a number of the trace, with a question mark if it can't be trusted."""
-    seen = verdict.observation.compile
-    if not isinstance(seen, CompileObservation):
-        return NOT_KNOWN
-    return f"{facts_of(seen)[name]}{'?' if seen.unreliable else ''}"
-
-
-def _parity(verdict: Verdict) -> str:
-    seen = verdict.observation.parity
-    finding = next((f for f in verdict.findings if f.metric == "parity"), None)
-    if finding is not None and finding.status == "failed":
-        return "failed"
-    if not isinstance(seen, ParityObservation) or not seen.calls_compared:
-        return NOT_KNOWN
-    return f"{seen.calls_compared}/{seen.calls}"
-
-
-def _speedup(verdict: Verdict) -> str:
-    return NOT_KNOWN if verdict.speed is None else factor_text(verdict.speed.speedup)
-
-
-def _interval(verdict: Verdict) -> str:
-    return NOT_KNOWN if verdict.speed is None else speed_text(verdict.speed)
-
-
-def _compile_time(verdict: Verdict) -> str:
-    seen = verdict.observation.compile
-    return f"{seen.compile_time_s:.1f} s" if isinstance(seen, CompileObservation) else NOT_KNOWN
-
-
 def _is_red(verdict: Verdict) -> bool:
     """Whether the check makes the run fail: a test that is marked to fail does not."""
     return verdict.fails and not verdict.expected
-
-
-def _verdict(verdict: Verdict) -> str:
-    return verdict_label(verdict.outcome, fails=verdict.fails, expected=verdict.expected)
-
-
-_GRAPHS = _Column(heading="graphs", cell=_graphs)
-_BREAKS = _Column(heading="breaks", cell=_breaks)
-_RECOMPILES = _Column(heading="recompiles", cell=_recompiles)
-_PARITY = _Column(heading="parity", cell=_parity)
-_SPEEDUP = _Column(heading="speedup", cell=_speedup)
-_INTERVAL = _Column(heading="speedup", cell=_interval)
-_COMPILE_TIME = _Column(heading="compiling", cell=_compile_time)
-_VERDICT = _Column(heading="verdict", cell=_verdict)
-
-# From wide to narrow: what a reader misses least goes first.
-_LAYOUTS: tuple[tuple[_Column, ...], ...] = (
-    (_GRAPHS, _BREAKS, _RECOMPILES, _PARITY, _INTERVAL, _COMPILE_TIME, _VERDICT),
-    (_GRAPHS, _BREAKS, _RECOMPILES, _PARITY, _INTERVAL, _VERDICT),
-    (_BREAKS, _RECOMPILES, _PARITY, _INTERVAL, _VERDICT),
-    (_BREAKS, _RECOMPILES, _PARITY, _SPEEDUP, _VERDICT),
-    (_BREAKS, _RECOMPILES, _SPEEDUP, _VERDICT),
-    (_BREAKS, _VERDICT),
-)

@@ -139,9 +139,9 @@ def test_rounding_of_an_uneven_leaf_without_reference_is_no_error() -> None:
     """As the gradient of attention's three biases: that of the keys ought to be zero."""
 
     def parts(x: torch.Tensor) -> torch.Tensor:
-        return torch.cat((nn.functional.rrelu(x, training=True) * 30, x * 1e-7))
+        return torch.cat((nn.functional.rrelu(x, training=True) * 30, x[:24] * 1e-7))
 
     def rounds(graph: torch.fx.GraphModule, _inputs: object) -> Callable[..., Any]:
-        return lambda *args: tuple(out + 1e-5 * out.abs().clamp(max=1) for out in graph(*args))
+        return lambda *args: tuple(out + 5e-5 * (out.abs() > 1) for out in graph(*args))
 
     assert check(parts, (X,), backend=rounds).verdict.outcome == "passed"
