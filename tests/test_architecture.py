@@ -69,6 +69,7 @@ ROOMS: dict[str, Room] = {
     "timing/disturbance": Room(),
     "timing/sampling": Room(),
     "timing/replay": Room(torch="yes"),
+    "timing/run": Room(),
     "timing/measuring": Room(torch="yes"),
     "timing/device_usage": Room(torch="yes"),
     "gpu_pinning": Room(),

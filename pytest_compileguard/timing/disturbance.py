@@ -67,6 +67,7 @@ class Watch:
         self._reader: Reader | None = None
         self._before: GpuState | None = None
         self._since_s = 0.0
+        self._began = False
         self._unread: str | None = None
         self._neighbour: tuple[str, ...] = ()
         """Who disturbed the last measurement; whoever is still there, unseen, counts on."""
@@ -81,7 +82,11 @@ class Watch:
                 self._before = self._reader()
         except GpuUnreadError as error:
             self._unread, self._find, self._reader = str(error), None, None
-        self._since_s = max(time.time(), self._released_s + _LONGEST_SAMPLE_S)
+        # A short measurement is over before the driver tells of it: whoever computed right before
+        # the first one is taken for one who goes on. A later one shows whether that was so.
+        back_s = 0.0 if self._began else _LONGEST_SAMPLE_S
+        self._began = True
+        self._since_s = max(time.time() - back_s, self._released_s + _LONGEST_SAMPLE_S)
 
     def end(self) -> Conditions:
         """Read the state after, and judge both."""

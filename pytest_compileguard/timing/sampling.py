@@ -209,17 +209,16 @@ class Sampler:
             pairs.compiled_s.append(compiled_s)
 
 
-def calls_per_block(warm: WarmUp, *, block_s: float, least: int, time_s: float) -> int:
+def calls_per_block(warm: WarmUp, *, block_s: float, time_s: float) -> int:
     """Choose how many calls make a block.
 
     Args:
         warm: How long one call takes.
         block_s: How long the block of the faster side is to take, at least.
-        least: How many calls are wanted in any case.
         time_s: Time for all pairs. Slow calls get smaller blocks, as the number of pairs is what
             makes an interval.
     """
-    wanted = max(math.ceil(block_s / min(warm.eager_s, warm.compiled_s)), least)
+    wanted = math.ceil(block_s / min(warm.eager_s, warm.compiled_s))
     affordable = int(time_s / (_PAIRS_WORTH_HAVING * (warm.eager_s + warm.compiled_s)))
     return max(1, min(wanted, affordable, MOST_CALLS))
 

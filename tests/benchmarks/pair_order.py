@@ -46,7 +46,7 @@ def clocks(device: str) -> Iterator[tuple[str, BlockClock]]:
     if device == "cpu":
         yield "wall", CpuClock()
     else:
-        yield "wall", CudaWallClock()
+        yield "wall", CudaWallClock(lead_in=True)
         yield "device", CudaDeviceClock()
 
 

@@ -1,7 +1,7 @@
 """How exact are the samples, and the decisions made from them? Held against what people use.
 
 One compiled function stands on both sides, so the truth is known: a ratio of 1, or 1 / 1.03 where
-a slowdown of 3 % of its device time (on a processor, of its time) is planted in the compiled side.
+a slowdown of 3 % on the clock that decides is planted in the compiled side.
 
     python -m tests.benchmarks.timing_accuracy --json timing_accuracy.json
 
@@ -43,6 +43,9 @@ from tests.benchmarks.other_timers import nvbench_times_s, textbook, triton_medi
 from tests.benchmarks.timing_workloads import Call, Workload, make_workloads
 
 LIMIT = 0.98
+NVBENCH = ("transform small", "MLP", "encoder layer")
+"""Of what it times: those that launches limit. It takes 6 s a run."""
+CLOCKS: tuple[Clock, ...] = ("wall", "device")
 
 
 class Key(NamedTuple):
@@ -102,7 +105,7 @@ class Benchmark:
 
     def decide(self, workload: Workload, clock: Clock, *, slowed: bool) -> None:
         """Make one check of the limit on one clock."""
-        compiled = workload.slowed if slowed else workload.call
+        compiled = workload.slowed[clock] if slowed else workload.call
         where = self.caught if slowed else self.alarms
         found = where[Key(workload.name, workload.mode, clock)]
         begin_s = time.perf_counter()
@@ -128,14 +131,13 @@ class Benchmark:
         )
         if seen.void is not None:
             raise SystemExit(f"void: {seen.void}")
-        clocks: tuple[Clock, ...] = ("wall", "device")
-        for clock in clocks:
+        for clock in CLOCKS:
             if (told := speed(seen, clock)) is not None:
                 yield clock, told.speedup, decision(told.speedup_low, told.speedup_high)
 
     def read_nvbench(self, workloads: Sequence[Workload], runs: int) -> None:
         """Let NVBench time the calls; two runs in succession make a ratio."""
-        chosen = [workload for workload in workloads if workload.mode == "default"]
+        chosen = [w for w in workloads if w.mode == "default" and w.name in NVBENCH]
         begin_s = time.perf_counter()
         times: dict[tuple[str, str], list[float]] = defaultdict(list)
         for name, clock, taken_s in nvbench_times_s(chosen, runs):
@@ -181,6 +183,10 @@ def total(found: Iterable[Decisions], wanted: str) -> str:
     return f"{decided.count(wanted)} of {len(decided)}"
 
 
+def caught_on(benchmark: Benchmark, clock: Clock) -> str:
+    return total((v for key, v in benchmark.caught.items() if key.method == clock), "below")
+
+
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     found = "cuda" if torch.cuda.is_available() else "cpu"
@@ -189,7 +195,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--alarms", type=int, default=15, help="checks of each, on each clock")
     parser.add_argument("--slowdowns", type=int, default=7, help="checks of each, on each clock")
     parser.add_argument("--nvbench", type=int, default=4, help="runs of each workload")
-    parser.add_argument("--max-time-s", type=float, default=0.8, help="budget of one check")
+    parser.add_argument("--max-time-s", type=float, default=0.95, help="budget of one check")
     parser.add_argument("--budget-s", type=float, default=300.0, help="when to begin nothing more")
     parser.add_argument("--workload", action="append", default=[], help="only this one; may repeat")
     parser.add_argument("--json", type=Path, help="write all readings there")
@@ -216,12 +222,12 @@ def measured(arguments: argparse.Namespace, begin_s: float) -> Benchmark:
 def one_round(
     benchmark: Benchmark, workload: Workload, number: int, arguments: argparse.Namespace
 ) -> None:
-    clocks: tuple[Clock, ...] = ("wall", "device") if arguments.device == "cuda" else ("wall",)
+    clocks = CLOCKS if arguments.device == "cuda" else CLOCKS[:1]
     if number < arguments.alarms:
         for clock in clocks:
             benchmark.decide(workload, clock, slowed=False)
     if number < arguments.slowdowns:
-        for clock in workload.clocks:
+        for clock in workload.slowed:
             benchmark.decide(workload, clock, slowed=True)
     if number < arguments.readings:
         benchmark.read(workload)
@@ -239,7 +245,7 @@ def main() -> None:
         *decision_table(benchmark.alarms, benchmark.caught),
         "",
         f"false alarms {total(benchmark.alarms.values(), 'below')}",
-        f"caught {total(benchmark.caught.values(), 'below')}",
+        *(f"caught on the {clock} clock: {caught_on(benchmark, clock)}" for clock in CLOCKS),
         f"{took_s:.0f} s in all",
     ]
     sys.stdout.write("\n".join(lines) + "\n")

@@ -19,7 +19,8 @@ from pytest_compileguard.observation import GpuState, SpeedObservation
 from pytest_compileguard.speed import speed
 from pytest_compileguard.timing import stats
 from pytest_compileguard.timing.conditions import active_tracers, usable_cpus
-from pytest_compileguard.timing.measuring import MOST_ATTEMPTS, sample_speed
+from pytest_compileguard.timing.measuring import sample_speed
+from pytest_compileguard.timing.run import MOST_ATTEMPTS
 
 Call = Callable[[], object]
 

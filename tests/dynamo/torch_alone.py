@@ -48,6 +48,7 @@ def _trace(program: Program, target: Callable[..., Any]) -> Seen:
             else:
                 seen += _results(value, args)
                 seen += _gradients(value, args, ends)
+            seen += _left(target, args)
     return [*seen, ("next random numbers", torch.rand(2).tolist())]
 
 
@@ -57,6 +58,14 @@ def _results(value: Any, args: tuple[Any, ...]) -> Seen:
     tensors = [leaf.value for leaf in leaves if isinstance(leaf.value, torch.Tensor)]
     keys = [tensor.untyped_storage()._cdata for tensor in tensors]
     return [*seen, ("aliasing", [keys.index(key) for key in keys])]
+
+
+def _left(target: Callable[..., Any], args: tuple[Any, ...]) -> Seen:
+    """What a call leaves behind, also one that raises: an error of tracing comes before writing."""
+    tensors = [leaf.value for leaf in leaves_of(args, "arguments")]
+    if isinstance(target, torch.nn.Module):
+        tensors += target.state_dict().values()
+    return [("left", _bits(tensor)) for tensor in tensors]
 
 
 def _gradients(value: Any, args: tuple[Any, ...], ends: list[torch.Tensor]) -> Seen:

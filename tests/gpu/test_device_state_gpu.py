@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from pytest_compileguard.observation import GpuState, SpeedObservation
-from pytest_compileguard.timing.measuring import MOST_ATTEMPTS
+from pytest_compileguard.timing.run import MOST_ATTEMPTS
 from tests.gpu.test_timing_gpu import Call, observe, transform
 
 __all__ = ["transform"]  # a fixture

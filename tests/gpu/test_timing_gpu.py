@@ -118,6 +118,18 @@ def test_a_planted_slowdown_of_the_gpu_is_read_on_the_device_clock(transform: Ca
     assert numbers.speedup_low > 1.15
 
 
+def test_a_call_that_only_the_gpu_limits_takes_as_long_on_both_clocks() -> None:
+    """The first launch on an idle GPU would add 5 to 15 us to each of ten calls of 130 us."""
+    x = torch.randn(8192, 8192, device="cuda")
+    compiled = torch.compile(lambda x: torch.relu((x + 1) * 2))
+    compiled(x)
+    seen = observe(lambda: torch.relu((x + 1) * 2), lambda: compiled(x))
+
+    wall, device = speed_on("wall", seen), speed_on("device", seen)
+    assert wall.eager_ms == pytest.approx(device.eager_ms, rel=0.02)
+    assert wall.compiled_ms == pytest.approx(device.compiled_ms, rel=0.02)
+
+
 def test_time_on_the_processor_is_on_the_wall_clock_alone(mlp: Call) -> None:
     seen = observe(busy(mlp, 200e-6), mlp)
 

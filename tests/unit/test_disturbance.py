@@ -218,9 +218,29 @@ def test_who_timed_on_the_gpu_before_is_no_neighbour() -> None:
 
     _, long_ago, _, just_now, _, later = asked
     assert long_ago is not None
-    assert just_now is not None
-    assert begin_s <= long_ago < begin_s + 0.9 <= just_now
+    assert begin_s - 1 <= long_ago < begin_s
+    assert just_now == begin_s + 0.9
     assert later == begin_s + 8
+
+
+def test_whoever_computed_right_before_the_first_attempt_is_seen_and_then_not_any_more() -> None:
+    asked = []
+
+    def told(since_s: float | None = None) -> GpuState:
+        asked.append(since_s)
+        return IDLE
+
+    watch = Watch(lambda: told)
+    for _ in range(2):
+        begin_s = time.time()
+        watch.begin()
+        watch.end()
+
+    _, first, _, second = asked
+    assert first is not None
+    assert second is not None
+    assert first < begin_s - 0.5
+    assert second >= begin_s
 
 
 def test_a_driver_that_has_none_of_the_answers_tells_nothing() -> None:
