@@ -15,6 +15,7 @@ from pytest_compileguard.parity.by_design import as_eager_would
 from pytest_compileguard.parity.comparison import IncomparableError, Tolerance, compare
 from pytest_compileguard.parity.errors_raised import same_error
 from pytest_compileguard.parity.leaves import Leaf, leaves_of
+from pytest_compileguard.parity.quiet import are_hidden, are_wrong, visible
 from pytest_compileguard.parity.reference import acquits, is_uneven, within_precision
 from pytest_compileguard.parity.side import GRADIENT_OF, Side
 from pytest_compileguard.parity.state import ABSENT, Twins, aliases, attribute_pairs, sharing_text
@@ -160,6 +161,7 @@ class SideComparison:
             return
         self.result.leaves += 1
         if found is None:
+            self._quiet_numbers(path, kind, actual, expected)
             return
         if found.kind == "value" and self._acquitted(path, kind, actual, expected):
             return
@@ -222,6 +224,35 @@ class SideComparison:
                 continue  # AOTAutograd gives zeros where eager sees no path
             self._leaf(f"{GRADIENT_OF}{path}", found.get(path), expected, "gradient", form=False)
 
+    def _quiet_numbers(self, path: str, kind: MismatchKind, actual: Any, expected: Any) -> None:
+        """Look at what only the absolute tolerance excuses."""
+        if not isinstance(expected, torch.Tensor) or self._tolerance.explicit:
+            return
+        leaves = actual.detach(), expected.detach()
+        if not are_hidden(*leaves, self._tolerance):
+            return
+        exact = self._exact(path, kind)
+        if exact is None:
+            text = "differs by less than the absolute tolerance, but by much of its size"
+            self.result.unchecked[f"{path}: {text}, and has no float64 reference"] = None
+            return
+        if not are_wrong(*leaves, exact, (), self._tolerance):
+            return
+        if are_wrong(*leaves, exact, self._moved_leaves(path, kind), self._tolerance):
+            found = compare(*leaves, Tolerance(visible(leaves[1].dtype), 0.0), form=False)
+            told = "" if found is None else f": {found.message}"
+            message = f"wrong by float64, and too small for the absolute tolerance{told}"
+            self._report(path, kind, message)
+
+    def _exact(self, path: str, kind: MismatchKind) -> torch.Tensor | None:
+        """The leaf of the float64 run, if there is one."""
+        if self._reference is None:
+            self._reference = self._make_reference(None)
+        if isinstance(self._reference, str):
+            return None
+        exact = self._reference.leaf(path, kind)
+        return exact.detach() if isinstance(exact, torch.Tensor) else None
+
     def _acquitted(self, path: str, kind: MismatchKind, actual: Any, expected: Any) -> bool:
         """Whether rounding explains a difference, or the reference does."""
         if not isinstance(expected, torch.Tensor) or expected.layout != torch.strided:
@@ -233,15 +264,13 @@ class SideComparison:
         rounded = within_precision(*leaves, tf32=tf32)
         if rounded and not is_uneven(leaves[1]):
             return True
-        if self._reference is None:
-            self._reference = self._make_reference(None)
+        exact = self._exact(path, kind)
         if isinstance(self._reference, str):
             # Nothing tells what eager's own error is, so the coarsest type that it passed counts.
             return within_precision(*leaves, tf32=tf32, epsilon=self._epsilon)
-        exact = self._reference.leaf(path, kind)
-        if not isinstance(exact, torch.Tensor):
+        if exact is None:
             return False
-        judge = partial(acquits, *leaves, exact.detach(), tf32=tf32, coarse=self._epsilon > 0)
+        judge = partial(acquits, *leaves, exact, tf32=tf32, coarse=self._epsilon > 0)
         acquitted = judge() or judge(self._moved_leaves(path, kind))
         self.result.disputed += acquitted
         return acquitted

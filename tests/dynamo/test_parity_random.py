@@ -39,7 +39,7 @@ drawn = settings(
 # - a write to an expanded tensor raises, or changes fewer elements than in eager;
 # - `x.conj()` of a real tensor and then `unsqueeze_` and `squeeze_` raise an IndexError;
 # - writes to inputs that share memory raise in a call with another size;
-# - a batch norm that raises for the shape counts the batch first in eager, and not when traced;
+# - what a call does before it raises for a shape is done in eager, and not where it is traced;
 # - dropout in eval mode gives a copy of its input, where eager gives the input itself;
 # - an output that is a view of an input, made after a write to that, shares no memory with it;
 # - `v.detach().copy_(v)` loses `requires_grad`;

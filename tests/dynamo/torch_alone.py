@@ -65,7 +65,8 @@ def _left(target: Callable[..., Any], args: tuple[Any, ...]) -> Seen:
     tensors = [leaf.value for leaf in leaves_of(args, "arguments")]
     if isinstance(target, torch.nn.Module):
         tensors += target.state_dict().values()
-    return [("left", _bits(tensor)) for tensor in tensors]
+    count = getattr(target, "count", None)
+    return [("count", count), *(("left", _bits(tensor)) for tensor in tensors)]
 
 
 def _gradients(value: Any, args: tuple[Any, ...], ends: list[torch.Tensor]) -> Seen:

@@ -1,0 +1,130 @@
+"""What is smaller than the absolute tolerance is compared all the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from tests.dynamo.checked import check
+from tests.dynamo.test_training import train
+
+pytestmark = pytest.mark.usefixtures("compiler_loaded")
+
+Change = Callable[[torch.Tensor], torch.Tensor]
+
+
+class Altered(torch.autograd.Function):
+    """Gives its input, and alters the gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, change: Change) -> torch.Tensor:
+        ctx.change = change
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        return ctx.change(gradients[0]), None
+
+
+def outcome(target: Callable[..., Any], x: torch.Tensor, change: Change) -> str:
+    def backend(graph: torch.fx.GraphModule, _inputs: object) -> Callable[..., Any]:
+        return lambda *args: tuple(change(out) for out in graph(*args))
+
+    torch.manual_seed(0)
+    return check(target, (x,), backend=backend).verdict.outcome
+
+
+def negated(x: torch.Tensor) -> torch.Tensor:
+    return -x
+
+
+@pytest.mark.parametrize("dtype", (torch.float32, torch.float64, torch.bfloat16, torch.complex64))
+@pytest.mark.parametrize("change", (negated, torch.zeros_like, lambda x: x * 1.2))
+def test_small_outputs_are_wrong_by_much_of_their_size(dtype: torch.dtype, change: Change) -> None:
+    x = torch.randn(64).to(dtype)
+    tiny = 1e-10 if dtype == torch.float64 else 1e-7
+
+    assert outcome(lambda x: x.sin() * tiny, x, change) == "failed"
+    assert outcome(lambda x: x.sin() * tiny, x, torch.clone) == "passed"
+
+
+def test_small_gradients_are_wrong_by_much_of_their_size() -> None:
+    x = torch.randn(64, requires_grad=True)
+
+    def loss(x: torch.Tensor) -> torch.Tensor:
+        return (x.sin() * 1e-7).sum()
+
+    def wrong(out: torch.Tensor) -> torch.Tensor:
+        return Altered.apply(out, lambda g: g * 0)  # type: ignore[no-any-return, no-untyped-call]
+
+    assert outcome(loss, x, wrong) == "failed"
+    assert outcome(loss, x, torch.clone) == "passed"
+
+
+def test_small_gradients_of_a_training_step_are_wrong_by_much_of_their_size() -> None:
+    def backend(graph: torch.fx.GraphModule, _inputs: object) -> Callable[..., Any]:
+        return lambda *args: tuple(
+            Altered.apply(out, lambda g: -g)  # type: ignore[no-untyped-call]
+            for out in graph(*args)
+        )
+
+    def loss_fn(out: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        return (out - target).square().mean() * 1e-6
+
+    outcomes = []
+    for chosen in (backend, "aot_eager"):
+        torch.manual_seed(0)
+        model = nn.Linear(6, 2)
+        optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+        seen = train(model, optimizer, loss_fn=loss_fn, backend=chosen, locates=False)
+        outcomes.append(seen.verdict.outcome)
+    assert outcomes == ["failed", "passed"]
+
+
+def test_a_small_part_of_a_leaf_is_wrong_by_much_of_its_size() -> None:
+    def head(x: torch.Tensor) -> torch.Tensor:
+        return torch.cat((x[:, :4].sin(), x[:, 4:].sin() * 1e-7), 1)
+
+    def wrong(out: torch.Tensor) -> torch.Tensor:
+        return torch.cat((out[:, :4], -out[:, 4:]), 1)
+
+    assert outcome(head, torch.randn(64, 5), wrong) == "failed"
+
+
+def test_what_rounding_alone_made_is_no_fault() -> None:
+    """Gradients that ought to be zero, and differences in which all digits cancel."""
+    x = torch.randn(256)
+    other = torch.randn(256)
+
+    def cancels(x: torch.Tensor) -> torch.Tensor:
+        return (x + other) - x - other
+
+    assert outcome(cancels, x, lambda out: -out) == "passed"
+
+    model = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Linear(8, 1))
+    checked = check(model, (torch.randn(32, 8),), backend="inductor")
+    assert checked.verdict.outcome == "passed", checked.told
+
+
+def test_without_a_reference_it_is_told_that_only_the_absolute_tolerance_was_applied() -> None:
+    def draws(x: torch.Tensor) -> torch.Tensor:
+        return x.sin() * 1e-7 * (1 if torch.is_floating_point(x) else 0)
+
+    def backend(graph: torch.fx.GraphModule, _inputs: object) -> Callable[..., Any]:
+        return lambda *args: tuple(-out for out in graph(*args))
+
+    class Only32(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if x.dtype == torch.float64:
+                raise TypeError("float32 only")
+            return draws(x)
+
+    checked = check(Only32(), (torch.randn(64),), backend=backend)
+
+    parity = checked.verdict.observation.parity
+    assert "smaller than the absolute tolerance" not in checked.told
+    assert any("much of its size" in note for note in parity.unchecked)  # type: ignore[union-attr]
