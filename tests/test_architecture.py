@@ -54,6 +54,7 @@ ROOMS: dict[str, Room] = {
     "parity": Room(torch="yes"),
     "shadow/compiling": Room(torch="yes"),
     "shadow/call": Room(torch="yes"),
+    "shadow/captured": Room(torch="yes"),
     "shadow/other_implementation": Room(torch="yes"),
     "shadow/locating": Room(torch="yes"),
     "reproduction": Room(torch="yes"),

@@ -34,10 +34,10 @@ from pytest_compileguard.shadow.call import (
     has_lazy_parameters,
     held_parameters,
     inputs_text,
-    narrow_epsilon,
     whole_step,
     why_not_isolated,
 )
+from pytest_compileguard.shadow.captured import CapturedGraphs
 from pytest_compileguard.shadow.compiling import (
     compiled,
     compiled_again,
@@ -51,7 +51,6 @@ from pytest_compileguard.shadow.locating import locate
 from pytest_compileguard.shadow.other_implementation import OtherImplementation
 from pytest_compileguard.target import argument_names, own_code
 from pytest_compileguard.trace.compile_error import explain_error
-from pytest_compileguard.trace.graph_text import convolves
 
 
 class Shadow:
@@ -70,8 +69,7 @@ class Shadow:
         self._mirrors: tuple[Mirror, Mirror, Mirror] | None = None
         self._compiled: Callable[..., Any] | None = None
         self._compile_ids: set[str] = set()
-        self._convolves = False
-        self._epsilon = 0.0
+        self._captured = CapturedGraphs()
         self._differentiates = any("backward" in code.co_names for code in own_code(target))
         """Whether a call runs a backward pass, and so adds to gradients."""
         self.last: Timeable | None = None
@@ -254,9 +252,7 @@ class Shadow:
         if actual.gradient_error is not None and expected.gradient_error is None:
             made.compile_error = explain_error(actual.gradient_error)
 
-        graphs = made.trace.graphs
-        self._convolves |= convolves(graphs)
-        self._epsilon = max(self._epsilon, narrow_epsilon(graphs))
+        arithmetic = self._captured.of_call(made.trace)
         failed = ComparedCall(
             index=made.index,
             snapshot=snapshot,
@@ -264,9 +260,9 @@ class Shadow:
             ambient=modes,
             cotangents=expected.cotangents,
             tolerance=Tolerance(self._plan.rtol, self._plan.atol),
-            tf32=tf32_in_force(convolves=self._convolves),
+            tf32=tf32_in_force(convolves=arithmetic.convolves),
             drew_random=made.drew_random,
-            epsilon=self._epsilon,
+            epsilon=arithmetic.epsilon,
         )
         comparison = failed.comparison()
         made.parity = comparison.compare(expected, actual)

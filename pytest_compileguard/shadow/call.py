@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,7 +25,6 @@ from pytest_compileguard.parity.leaves import leaves_of
 from pytest_compileguard.parity.reference import within_precision
 from pytest_compileguard.parity.side import Side, run_side
 from pytest_compileguard.parity.sides import CallParity, SideComparison
-from pytest_compileguard.trace.graph_text import dtypes
 from pytest_compileguard.training_step import CompiledStep, TrainingStep
 
 Copies = tuple[tuple[Any, ...], dict[str, Any], list[NamedTensor]]
@@ -140,15 +139,6 @@ class ComparedCall:
             now = twin.detach()
             if not torch.equal(now.cpu(), held):
                 twin.data = held.to(now.device)
-
-
-def narrow_epsilon(graphs: Sequence[str]) -> float:
-    """Find the unit of the coarsest type of 16 bits that captured graphs compute in."""
-    found = (torch.finfo(_NARROW[name]).eps for name in dtypes(graphs) & _NARROW.keys())
-    return max(found, default=0.0)
-
-
-_NARROW = {"bf16": torch.bfloat16, "f16": torch.float16}
 
 
 def held_parameters(snapshot: Prepared) -> tuple[tuple[torch.Tensor, torch.Tensor], ...]:

@@ -236,3 +236,26 @@ def test_noise_is_no_licence() -> None:
     eager = 1e-3 * drawn(32)
     assert acquits(eager.flip(0), eager, exact)
     assert not acquits(eager * 10, eager, exact)
+
+
+@pytest.mark.parametrize("half_first", (True, False))
+@pytest.mark.parametrize(("off", "outcome"), (("bfloat16", "passed"), ("float32", "failed")))
+def test_a_call_in_16_bits_excuses_nothing_in_the_others(
+    off: str, outcome: str, *, half_first: bool
+) -> None:
+    """Neither has a float64 reference, so what each computes in sets its precision."""
+
+    class OnlySingle(torch.nn.Module):
+        def forward(self, x: torch.Tensor, half: bool) -> torch.Tensor:  # noqa: FBT001
+            if x.dtype == torch.float64:
+                raise TypeError("float32 only")
+            return (x.bfloat16() * 2).float() if half else x * 2
+
+    def backend(graph: torch.fx.GraphModule, _inputs: object) -> Callable[..., Any]:
+        computes_in = "bfloat16" if "bfloat16" in graph.code else "float32"
+        by = 1.001 if computes_in == off else 1.0
+        return lambda *args: tuple(out * by for out in graph(*args))
+
+    x = torch.linspace(1, 2, 64)
+    calls = [(x, half_first), (x, not half_first), (x, half_first)]
+    assert check(OnlySingle(), *calls, backend=backend).verdict.outcome == outcome
