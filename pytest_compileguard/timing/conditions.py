@@ -13,6 +13,8 @@ from pytest_compileguard.errors import CompileGuardError
 from pytest_compileguard.timing import stats
 
 _PACE_WORTH_A_NOTE = 1.5
+_TOTALS_WORTH_A_NOTE = 1.1
+_LEAST_PAIRS_OF_TOTALS = 20
 _MONITORING_TOOLS = range(6)  # the identifiers that sys.monitoring has
 
 
@@ -111,6 +113,19 @@ def change_of_pace(*sides_s: Sequence[float]) -> tuple[str, ...]:
         return ()
     note = f"the pace changed by a factor of {change:.1f} while sampling"
     return (f"{note}: absolute times are doubtful, the ratio is not",)
+
+
+def slow_minority(eager_s: Sequence[float], compiled_s: Sequence[float]) -> tuple[str, ...]:
+    """Tell what the median does not see: calls that are slow now and then."""
+    if len(eager_s) < _LEAST_PAIRS_OF_TOTALS:
+        return ()
+    ratio = stats.ratio_interval(eager_s, compiled_s, looks=stats.LOOKS).ratio
+    totals = stats.ratio_of_totals(eager_s, compiled_s)
+    if max(ratio / totals, totals / ratio) < _TOTALS_WORTH_A_NOTE:
+        return ()
+    side = "compiled" if totals < ratio else "eager"
+    note = f"some blocks of {side} calls take much longer than most: by total time the speedup is"
+    return (f"{note} {totals:.2f}x (without the slowest 5 %), by the median {ratio:.2f}x",)
 
 
 def doubts(device_type: str) -> tuple[str, ...]:

@@ -36,6 +36,7 @@ from pytest_compileguard.timing.conditions import (
     garbage_collection_off,
     refuse_tracers,
     shortfall,
+    slow_minority,
     usable_cpus,
 )
 from pytest_compileguard.timing.device_lock import LOCK_TIMEOUT_S, DeviceLockError, exclusive
@@ -155,6 +156,7 @@ def _observation(run: Run, place: torch.device, call: int, void: str | None) -> 
                 max_time_s=run.max_time_s,
             ),
             *change_of_pace(run.wall.eager_s, run.wall.compiled_s),
+            *slow_minority(run.wall.eager_s, run.wall.compiled_s),
             *doubts(place.type),
             *run.conditions.notes,
         ),

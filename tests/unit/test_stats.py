@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_compileguard.timing import stats
+from pytest_compileguard.timing.conditions import slow_minority
 from pytest_compileguard.timing.stats import Interval, decide, ratio_interval, settled
 
 RUNS = 400
@@ -259,6 +260,18 @@ def test_a_change_of_pace_is_the_factor_between_early_and_late_samples() -> None
     assert stats.pace_change([1.0] * 10 + [2.0] * 10) == 2
     assert stats.pace_change([2.0] * 10 + [1.0] * 10) == 2
     assert stats.pace_change([1.0, 5.0]) == 1
+
+
+@pytest.mark.parametrize(("every", "told"), ((4, True), (10**6, False)))
+def test_calls_that_are_slow_now_and_then_are_told(every: int, *, told: bool) -> None:
+    eager_s = [1.3] * 80
+    compiled_s = [2.0 if i % every == 3 else 1.0 for i in range(80)]
+    slowest_s = [50.0, *compiled_s[1:]]  # a stall of the machine
+
+    for side_s in (compiled_s, slowest_s):
+        notes = slow_minority(eager_s, side_s)
+        assert bool(notes) == told
+        assert all("by the median 1.30x" in note and "compiled" in note for note in notes)
 
 
 seconds = st.floats(min_value=1e-7, max_value=1e3)
