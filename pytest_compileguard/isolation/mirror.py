@@ -14,12 +14,14 @@ import enum
 import types
 from collections import Counter
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
 import torch
 from torch.utils import _pytree as pytree
 
 from pytest_compileguard.isolation import containers, objects, tensors
+from pytest_compileguard.isolation.pairs import Pairs
 from pytest_compileguard.isolation.storages import StorageCopies, storage_key
 from pytest_compileguard.isolation.widening import Widening
 
@@ -90,14 +92,11 @@ class Mirror:
         self.keeps = True
         """Whether new twins live on after this call: those of the target's state do."""
         self._widening = widening
-        self._pairs: dict[int, tuple[Any, Any]] = {}
-        self._twins: set[int] = set()
-        self._paths: dict[int, str] = {}
+        self._pairs = Pairs()
         self._wrappers: set[int] = set()
         self._spaces: dict[int, tuple[dict[str, Any], dict[str, Any]]] = {}
         self._passed: dict[int, Any] = {}
         self._current: set[int] = set()
-        self._taken: set[int | None] | None = None
         self._storages = StorageCopies()
         self._state_storages = StorageCopies(widening=widening)
         self._leaves: list[NamedTensor] = []
@@ -114,7 +113,8 @@ class Mirror:
 
     def target(self, real: Any) -> Any:
         """Bring the twin of the target to the target's present state, and return it."""
-        self._passed, self._current, self._taken, self.keeps = {}, set(), None, True
+        self._passed, self._current, self.keeps = {}, set(), True
+        self._pairs.drop_ended()
         return self.reflect(real, "")
 
     def arguments(
@@ -140,9 +140,8 @@ class Mirror:
         """
         found: dict[int, tuple[str, Any]] = {}
         taken: Counter[str] = Counter()
-        for key, (_, twin) in self._pairs.items():
+        for key, path, twin in self._pairs.items():
             if key in self._current and key not in self._wrappers:
-                path = self._paths[key]
                 taken[path] += 1
                 found[key] = (path if taken[path] == 1 else f"{path}#{taken[path]}", twin)
         return found
@@ -164,7 +163,7 @@ class Mirror:
 
     def memo(self) -> dict[int, Any]:
         """The twins as ``copy.deepcopy`` wants them."""
-        return {key: twin for key, (_, twin) in self._pairs.items()}
+        return {key: twin for key, _, twin in self._pairs.items()}
 
     def reflect(self, real: Any, path: str) -> Any:
         """Make or update the twin of one object; immutable ones are their own."""
@@ -189,14 +188,11 @@ class Mirror:
         self._passed[id(real)] = (real, twin)
         self._current.add(id(real))
         if keep:
-            self._pair(real, twin, path)
+            self._pairs.add(real, twin, path)
 
-    def _pair(self, real: Any, twin: Any, path: str) -> None:
-        self._pairs[id(real)] = (real, twin)
-        self._twins.add(id(twin))
-        if self._taken is not None and isinstance(twin, torch.Tensor):
-            self._taken.add(storage_key(twin))
-        self._paths[id(real)] = path
+    def owned_by(self, real: Any) -> AbstractContextManager[None]:
+        """Copy what an object holds, which for arguments lives on as long as that object."""
+        return nullcontext() if self.keeps else self._pairs.owned_by(real)
 
     def adopt(self, real: Any, existing: Any, path: str) -> None:
         """Take what the twin of a container holds already for the twin of a new object.
@@ -204,31 +200,22 @@ class Mirror:
         Both sides make state of their own in a call (an optimizer's, a cache): guards on it
         hold only while it stays the same object.
         """
-        known = id(real) in self._pairs or id(existing) in self._twins
-        if known or isinstance(real, _ATOMIC) or existing is real:
+        if self._pairs.knows(real, existing) or isinstance(real, _ATOMIC) or existing is real:
             return
         if isinstance(real, torch.Tensor):
             fits = isinstance(existing, torch.Tensor) and tensors.same_form(real, existing)
             if not fits or isinstance(real, torch.nn.Parameter) or existing.requires_grad:
                 return
             # Writing to it must not write to a parameter or to another twin.
-            if storage_key(existing) in self._twin_storages():
+            if storage_key(existing) in self._pairs.storages():
                 return
         elif type(real) is not type(existing) or not isinstance(real, _ADOPTED):
             return
-        self._pair(real, existing, path)
-
-    def _twin_storages(self) -> set[int | None]:
-        if self._taken is None:
-            twins = (twin for _, twin in self._pairs.values())
-            found = (storage_key(t) for t in twins if isinstance(t, torch.Tensor))
-            self._taken = set(found)
-        return self._taken
+        self._pairs.add(real, existing, path)
 
     def known(self, real: Any) -> Any:
         """The twin of earlier calls, or ``None``."""
-        pair = self._pairs.get(id(real))
-        return None if pair is None else pair[1]
+        return self._pairs.twin(real)
 
     def _compiled(self, real: Any, form: CompiledForm, path: str) -> Any:
         plain = self.reflect(form.plain, path)

@@ -71,11 +71,12 @@ def reflect_object(mirror: Mirror, real: Any, path: str) -> Any:
         return twin
     if type(twin) is not type(real):  # a lazy module has become what it stood for
         twin.__class__ = type(real)
-    keeps, mirror.keeps = mirror.keeps, True
-    mirror.remember(real, twin, path, keep=True)
-    _reflect_attributes(mirror, real, twin, path)
-    _compile_in_place(mirror, real, twin)
-    mirror.keeps = keeps
+    with mirror.owned_by(real):
+        keeps, mirror.keeps = mirror.keeps, True
+        mirror.remember(real, twin, path, keep=True)
+        _reflect_attributes(mirror, real, twin, path)
+        _compile_in_place(mirror, real, twin)
+        mirror.keeps = keeps
     return twin
 
 
