@@ -65,8 +65,9 @@ def _left(target: Callable[..., Any], args: tuple[Any, ...]) -> Seen:
     tensors = [leaf.value for leaf in leaves_of(args, "arguments")]
     if isinstance(target, torch.nn.Module):
         tensors += target.state_dict().values()
-    count = getattr(target, "count", None)
-    return [("count", count), *(("left", _bits(tensor)) for tensor in tensors)]
+    members = [getattr(target, name, None) for name in ("count", "seen", "names", "kept")]
+    kept = leaves_of(members, "members", objects=True)
+    return [("left", _bits(value)) for value in (*tensors, *(leaf.value for leaf in kept))]
 
 
 def _gradients(value: Any, args: tuple[Any, ...], ends: list[torch.Tensor]) -> Seen:
