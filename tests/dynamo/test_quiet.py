@@ -110,21 +110,17 @@ def test_what_rounding_alone_made_is_no_fault() -> None:
     assert checked.verdict.outcome == "passed", checked.told
 
 
-def test_without_a_reference_it_is_told_that_only_the_absolute_tolerance_was_applied() -> None:
-    def draws(x: torch.Tensor) -> torch.Tensor:
-        return x.sin() * 1e-7 * (1 if torch.is_floating_point(x) else 0)
-
-    def backend(graph: torch.fx.GraphModule, _inputs: object) -> Callable[..., Any]:
-        return lambda *args: tuple(-out for out in graph(*args))
-
+def test_without_a_reference_noise_is_no_fault() -> None:
     class Only32(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             if x.dtype == torch.float64:
                 raise TypeError("float32 only")
-            return draws(x)
+            return (x + 3.7) - x - 3.7
+
+    def backend(graph: torch.fx.GraphModule, _inputs: object) -> Callable[..., Any]:
+        return lambda *args: tuple(-out for out in graph(*args))
 
     checked = check(Only32(), (torch.randn(64),), backend=backend)
 
-    parity = checked.verdict.observation.parity
-    assert "smaller than the absolute tolerance" not in checked.told
-    assert any("much of its size" in note for note in parity.unchecked)  # type: ignore[union-attr]
+    assert checked.verdict.outcome == "passed", checked.told
+    assert not [f for f in checked.verdict.findings if f.metric == "isolation"]
