@@ -11,6 +11,7 @@ from pytest_compileguard.finding import Finding, Status, Verdict
 from pytest_compileguard.findings.baseline_advice import TIGHTEN
 from pytest_compileguard.findings.wording import MOST_LINES, counted, factor_text, first_of
 from pytest_compileguard.observation import (
+    ParityObservation,
     Record,
     SpeedObservation,
 )
@@ -84,8 +85,9 @@ def summary_lines(
             lines.append(_coloured(row, verdict))
             lines += _details(verdict, rootpath) if verbosity > 0 else ()
     known = [SummaryLine(text=text, yellow=True) for text in expected_failure_lines(ordered)]
-    told = (*known, *_reasons(ordered), *_unread(ordered), *_warnings(ordered, rootpath))
-    told += tuple(_improvements(ordered))
+    told = [*known, *_reasons(ordered), *_unread(ordered)]
+    told += _without_gradients(ordered) if verbosity >= 0 else ()
+    told += [*_warnings(ordered, rootpath), *_improvements(ordered)]
     lines += [SummaryLine(text=text) for text in mode_lines(ordered)]
     return [*lines, _totals(ordered), *told]
 
@@ -169,6 +171,18 @@ def _unread(verdicts: Sequence[Verdict]) -> list[SummaryLine]:
     reasons = dict.fromkeys(s.gpu_unread for s in speeds if isinstance(s, SpeedObservation))
     texts = [f"note: the state of the GPU was not read: {reason}" for reason in reasons if reason]
     return [SummaryLine(text=plain_line(text, _MOST_IN_LINE)) for text in texts]
+
+
+def _without_gradients(verdicts: Sequence[Verdict]) -> list[SummaryLine]:
+    """Say in how many checks a wrong gradient could not have been seen."""
+    seen = [verdict.observation.parity for verdict in verdicts]
+    compared = [one for one in seen if isinstance(one, ParityObservation) and one.calls_compared]
+    without = sum(not one.gradients_compared for one in compared)
+    if not without:
+        return []
+    count = f"{without} of {counted(len(compared), 'check')}"
+    text = f"note: {count} compared no gradients: none were required, or grad mode was off"
+    return [SummaryLine(text=text)]
 
 
 def _warnings(verdicts: Sequence[Verdict], rootpath: Path | None) -> list[SummaryLine]:
