@@ -14,6 +14,7 @@ from pytest_compileguard.timing import stats
 
 _PACE_WORTH_A_NOTE = 1.5
 _TOTALS_WORTH_A_NOTE = 1.1
+_TAILS_WORTH_A_NOTE = 1.3
 _LEAST_PAIRS_OF_TOTALS = 20
 _MONITORING_TOOLS = range(6)  # the identifiers that sys.monitoring has
 
@@ -121,7 +122,9 @@ def slow_minority(eager_s: Sequence[float], compiled_s: Sequence[float]) -> tupl
         return ()
     ratio = stats.ratio_interval(eager_s, compiled_s, looks=stats.LOOKS).ratio
     totals = stats.ratio_of_totals(eager_s, compiled_s)
-    if max(ratio / totals, totals / ratio) < _TOTALS_WORTH_A_NOTE:
+    tails = stats.tail(compiled_s) / stats.tail(eager_s)  # noise gives both sides one
+    agree = max(ratio / totals, totals / ratio) < _TOTALS_WORTH_A_NOTE
+    if agree or max(tails, 1 / tails) < _TAILS_WORTH_A_NOTE:
         return ()
     side = "compiled" if totals < ratio else "eager"
     note = f"some blocks of {side} calls take much longer than most: by total time the speedup is"

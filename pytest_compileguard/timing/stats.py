@@ -146,6 +146,12 @@ def ratio_of_totals(eager_s: Sequence[float], compiled_s: Sequence[float]) -> fl
     return eager_total_s / compiled_total_s
 
 
+def tail(samples_s: Sequence[float]) -> float:
+    """Return how many times the median one sample in five takes at least."""
+    ordered = sorted(samples_s)
+    return ordered[len(ordered) * 4 // 5] / median(ordered)
+
+
 def _log_ratios(eager_s: Sequence[float], compiled_s: Sequence[float]) -> list[float]:
     if len(eager_s) != len(compiled_s):
         raise ValueError(f"{len(eager_s)} eager samples, {len(compiled_s)} compiled: must be pairs")

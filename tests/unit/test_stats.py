@@ -274,6 +274,13 @@ def test_calls_that_are_slow_now_and_then_are_told(every: int, *, told: bool) ->
         assert all("by the median 1.30x" in note and "compiled" in note for note in notes)
 
 
+def test_noise_of_both_sides_is_no_slow_minority() -> None:
+    rng = random.Random(0)  # noqa: S311  # a simulation
+    for _ in range(200):
+        sides_s = [[rng.lognormvariate(0, 0.4) for _ in range(60)] for _ in range(2)]
+        assert not slow_minority(*sides_s)
+
+
 seconds = st.floats(min_value=1e-7, max_value=1e3)
 pairs_of_seconds = st.lists(st.tuples(seconds, seconds), min_size=1, max_size=40)
 
