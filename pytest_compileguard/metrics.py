@@ -49,14 +49,15 @@ class Metric(Record):
         return msgspec.structs.replace(self, tolerance=tolerance)
 
 
+GRAPH_BREAKS = Metric(
+    name="graph_breaks",
+    label="graph breaks",
+    better="lower",
+    policy="gate",
+    meaning="places at which Dynamo stops tracing; what somebody has to edit",
+)
 FACTS: tuple[Metric, ...] = (
-    Metric(
-        name="graph_breaks",
-        label="graph breaks",
-        better="lower",
-        policy="gate",
-        meaning="places at which Dynamo stops tracing; what somebody has to edit",
-    ),
+    GRAPH_BREAKS,
     Metric(
         name="break_events",
         label="break events",

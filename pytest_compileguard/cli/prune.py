@@ -31,7 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tests",
         metavar="DIR",
-        help="the folder whose tests these are, where the baselines don't stand beside them",
+        help="the folder that the paths of the test modules start from, where the baselines "
+        "don't stand beside them",
     )
     parser.add_argument(
         "--older-than", metavar="TORCH", help="drop what a torch before this one recorded: 2.11"
@@ -48,6 +49,13 @@ def run(arguments: argparse.Namespace) -> Output:
     tree.refuse_problems()
     tree.refuse_empty()
     tests = _tests(root, arguments.tests, tree.files)
+    modules = {module_of(p, key, file) for p, file in tree.files.items() for key in file.entries}
+    if arguments.tests is not None and not any(_stands(tests, module) for module in modules):
+        raise BaselineError(
+            f"--tests: {printable(arguments.tests)!r}: none of the {len(modules)} test modules of "
+            f"these baselines is there, as {printable(min(modules, default=''))}; name the folder "
+            "that these paths start from"
+        )
     dropped: list[str] = []
     for path, file in tree.files.items():
         left, lines = _left(path, file, tests, oldest)
@@ -95,8 +103,7 @@ def _left(
     lines = []
     for key, columns in file.entries.items():
         module = module_of(path, key, file)
-        # Of a name with a dot in it, nothing tells whether ``.py`` was cut off.
-        gone = not any((tests / name).exists() for name in (module, f"{module}.py"))
+        gone = not _stands(tests, module)
         for column, entry in columns.items():
             if gone or version_of(column) < oldest:
                 why = f"{module} is gone" if gone else "recorded with an older torch"
@@ -104,6 +111,11 @@ def _left(
             else:
                 left.setdefault(key, {})[column] = entry
     return left, lines
+
+
+def _stands(tests: Path, module: str) -> bool:
+    # Of a name with a dot in it, nothing tells whether ``.py`` was cut off.
+    return any((tests / name).exists() for name in (module, f"{module}.py"))
 
 
 def _write(root: Path, path: str, file: StoredFile, left: dict[str, dict[str, Any]]) -> None:

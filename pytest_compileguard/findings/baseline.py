@@ -22,7 +22,7 @@ from pytest_compileguard.findings.compilation import compile_problem
 from pytest_compileguard.findings.recompile_text import recompile_lines
 from pytest_compileguard.findings.speed import disturbed_text
 from pytest_compileguard.findings.wording import counted
-from pytest_compileguard.metrics import FACTS, NEW_BREAK_SITES, Metric, facts_of
+from pytest_compileguard.metrics import FACTS, GRAPH_BREAKS, NEW_BREAK_SITES, Metric, facts_of
 from pytest_compileguard.observation import BreakSite, CompileObservation, NotObserved, Observation
 from pytest_compileguard.plan import Plan
 
@@ -91,9 +91,9 @@ def _facts(
         return (unchecked("baseline", "the numbers of the trace can't be trusted"),)
     if seen.calls != stored.calls:
         message = f"recorded with {counted(stored.calls, 'call')}, this run made {seen.calls}"
-        return (incomparable(plan, "baseline", message),)
+        return _breaks_in_other_calls(plan, seen, stored, message)
     if message := other_inputs(stored.inputs, inputs_of(seen.inputs)):
-        return (incomparable(plan, "baseline", message),)
+        return _breaks_in_other_calls(plan, seen, stored, message)
     origin = note or f"recorded with torch {stored.recorded.torch} on {stored.recorded.device}"
     origin += f", baseline of {printable(plan.baseline_ref)}" if plan.baseline_ref else ""
     found = tuple(
@@ -110,6 +110,20 @@ def _facts(
     told = _told_changes(plan, seen, stored)
     kept = Finding(metric="baseline", status="passed", message=f"kept, {origin}", evidence=told)
     return (*found, *sites, kept)
+
+
+def _breaks_in_other_calls(
+    plan: Plan, seen: CompileObservation, stored: FactsEntry, message: str
+) -> tuple[Finding, ...]:
+    """Compare what does not depend on the calls: a new place that breaks, and one more of them.
+
+    Else a change of the inputs would hide a break that came with it.
+    """
+    anyway = incomparable(plan, "baseline", message)
+    if not _new_sites(plan, seen, stored):
+        return (anyway,)
+    found = _compared(plan, GRAPH_BREAKS, seen, stored, message, older=False)
+    return (anyway,) if found is None or found.status != "failed" else (found, anyway)
 
 
 def _is_comparable(plan: Plan, metric: Metric, stored: FactsEntry, note: str) -> bool:

@@ -21,6 +21,10 @@ from pytest_compileguard.metrics import DEVICE_SPEEDUP, SPEEDUP, TIMINGS, noise_
 from pytest_compileguard.observation import CompileObservation
 from pytest_compileguard.plan import TIMING_OFF, Plan
 
+_WIDEST = 2.0
+"""Highest / lowest end of an interval from which on it proves nothing against a baseline."""
+_OTHER_PACE = 2.5
+"""Change of eager's own time; in slow and fast phases of one machine, 2.3 was seen."""
 _TIMES = tuple(metric for metric in TIMINGS if metric.policy == "show")
 
 
@@ -66,16 +70,30 @@ def timing_findings(  # noqa: PLR0913  # each is a fact of the check
     if message := other_inputs(stored.inputs, inputs_of(seen.inputs)):
         return (incomparable(plan, metric, message),)
     found = (_wall(plan, speed, stored), *_device(plan, device, stored))
-    return tuple(_doubted(finding, disturbed) for finding in found) if disturbed else found
+    doubt = f"disturbed: {disturbed}" if disturbed else _other_machine(speed, stored)
+    return tuple(_doubted(finding, doubt) for finding in found) if doubt else found
 
 
-def _doubted(finding: Finding, disturbed: str) -> Finding:
+def _other_machine(speed: Speed, stored: TimingEntry) -> str:
+    """Say why two ratios tell nothing of each other, though the device model is the same."""
+    if speed.speedup_high > _WIDEST * speed.speedup_low:
+        return f"its interval spans a factor of {speed.speedup_high / speed.speedup_low:.0f}"
+    moved = max(speed.eager_ms / stored.eager_ms, stored.eager_ms / speed.eager_ms)
+    if moved < _OTHER_PACE:
+        return ""
+    return (
+        f"eager itself took {stored.eager_ms:.4g} ms when it was recorded, {speed.eager_ms:.4g} ms "
+        "now: one of the two machines was busy, or the eager code is another one"
+    )
+
+
+def _doubted(finding: Finding, doubt: str) -> Finding:
     """Take back that a speedup is worse, as something else may have made it so."""
     observed, stored = finding.observed, finding.baseline
     worse = isinstance(observed, float) and isinstance(stored, float) and observed < stored
     if finding.status != "failed" or not worse:  # better fails too, if it is to be recorded
         return finding
-    message = f"{finding.message}: worse, but disturbed: {disturbed}"
+    message = f"{finding.message}: worse, but {doubt}"
     return msgspec.structs.replace(finding, status="inconclusive", message=message, remedy=QUIETER)
 
 

@@ -13,6 +13,7 @@ from pytest_compileguard.errors import CompileGuardError
 from pytest_compileguard.timing import stats
 
 _PACE_WORTH_A_NOTE = 1.5
+_WIDE = 0.25
 _TOTALS_WORTH_A_NOTE = 1.1
 _TAILS_WORTH_A_NOTE = 1.3
 _LEAST_PAIRS_OF_TOTALS = 20
@@ -107,13 +108,17 @@ def shortfall(
     return (f"{note}: max_time_s={max_time_s:g} is too short, take {enough_s:.2g}",)
 
 
-def change_of_pace(*sides_s: Sequence[float]) -> tuple[str, ...]:
-    """Warn of absolute times; the ratio of pairs survives a change of pace."""
-    change = max(stats.pace_change(side_s) for side_s in sides_s)
+def change_of_pace(eager_s: Sequence[float], compiled_s: Sequence[float]) -> tuple[str, ...]:
+    """Warn of absolute times; the ratio of pairs mostly survives a change of pace."""
+    change = max(stats.pace_change(side_s) for side_s in (eager_s, compiled_s))
     if change < _PACE_WORTH_A_NOTE:
         return ()
     note = f"the pace changed by a factor of {change:.1f} while sampling"
-    return (f"{note}: absolute times are doubtful, the ratio is not",)
+    interval = stats.ratio_interval(eager_s, compiled_s, looks=stats.LOOKS)
+    ratio = "the ratio is as sure as its interval is narrow"
+    if interval.half_width > _WIDE:
+        ratio = "so is the ratio"
+    return (f"{note}: absolute times are doubtful, {ratio}",)
 
 
 def slow_minority(eager_s: Sequence[float], compiled_s: Sequence[float]) -> tuple[str, ...]:

@@ -279,6 +279,17 @@ def test_prune_must_know_where_the_tests_are(command: Command) -> None:
     assert "0 entries dropped" in command("prune", "kept", "--tests=tests").out
 
 
+def test_prune_refuses_a_folder_from_which_no_path_of_a_module_starts(command: Command) -> None:
+    """``--tests tests`` where the modules are ``tests/test_x.py`` would drop all of them."""
+    record_in(Path())
+
+    done = command("prune", "--tests=tests")
+
+    assert done.code == 2
+    assert "none of the 1 test modules of these baselines is there, as tests/test_x.py" in done.err
+    assert command("prune", "--tests=.", "--dry-run").code == 0
+
+
 # --- check and schema -------------------------------------------------------------------------
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
+import msgspec
 import pytest
 
 from pytest_compileguard.baseline.look_up import Baseline
@@ -244,6 +245,24 @@ def test_inputs_of_another_shape_make_a_baseline_incomparable(
         assert finding.status == "not_checked"
         assert finding.message == f"{said}; record with --compileguard-update-baseline"
     assert verdict_of(compilation=seen, baseline=baseline, strict=True).fails
+
+
+@pytest.mark.parametrize("changed", ({"calls": 4}, {"inputs": ("float64[1]",)}))
+def test_a_new_break_fails_whatever_the_calls(changed: dict[str, Any]) -> None:
+    """Else a change of the inputs would hide a break that comes with it."""
+    site = make_site()
+    broken = make_compilation(site, inputs=INPUTS)
+    for before, statuses in ((make_compilation(), ["failed", "not_checked"]), (broken, [])):
+        stored = make_facts(before, inputs=("3 x float32[32, 64]",))
+        baseline = make_baseline(facts=msgspec.structs.replace(stored, **changed))
+        verdict = verdict_of(compilation=broken, baseline=baseline, max_graph_breaks=None)
+        found = [f for f in verdict.findings if f.metric.startswith("baseline")]
+        assert [f.status for f in found][: len(statuses)] == statuses
+        assert verdict.fails is bool(statuses)
+        if statuses:
+            assert (found[0].observed, found[0].baseline) == (1, 0)
+            assert any(site.function in line for line in found[0].evidence)
+            assert found[0].message.startswith("recorded with")
 
 
 def test_facts_of_another_call_sequence_are_not_compared() -> None:

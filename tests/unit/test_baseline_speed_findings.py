@@ -5,9 +5,14 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from pytest_compileguard.finding import Speed
+from pytest_compileguard.findings.baseline_speed import timing_findings
 from pytest_compileguard.observation import (
     NotObserved,
 )
+from pytest_compileguard.options import Options
+from pytest_compileguard.plan import make_plan
+from pytest_compileguard.spec import CompileCheck
 from tests.judged import (
     COMMAND,
     UNTIMED,
@@ -17,6 +22,7 @@ from tests.judged import (
     verdict_of,
 )
 from tests.records import (
+    make_compilation,
     make_speed,
     make_timing,
 )
@@ -93,3 +99,40 @@ def test_a_missing_timing_beside_facts_is_visible() -> None:
     assert finding.message.startswith("none for NVIDIA H200, torch 2.13; record with")
     untimed = verdict_of(baseline=baseline, untimed=UNTIMED, min_speedup=None)
     assert "baseline.speedup" not in statuses_of(untimed)
+
+
+@pytest.mark.parametrize(
+    ("speeds", "stored_ms", "said"),
+    (
+        ((0.11, 1.3, 16.1), 1.3, "worse, but its interval spans a factor of 146"),
+        ((1.2, 1.3, 1.4), 147.8, "worse, but eager itself took 147.8 ms when it was recorded"),
+        ((1.2, 1.3, 1.4), 1.5, ""),
+    ),
+)
+def test_what_only_another_pace_explains_is_no_regression(
+    speeds: tuple[float, float, float], stored_ms: float, said: str
+) -> None:
+    low, ratio, high = speeds
+    speed = Speed(
+        speedup=ratio,
+        speedup_low=low,
+        speedup_high=high,
+        confidence=0.99,
+        pairs=40,
+        clock="wall",
+        eager_ms=1.3,
+        compiled_ms=1.0,
+    )
+    stored = make_timing(18.8, eager_ms=stored_ms)
+
+    (finding,) = timing_findings(
+        make_plan(CompileCheck(), Options(), nodeid="t.py::t", name="t"),
+        make_compilation(),
+        (speed, None),
+        stored,
+        "",
+        recordable=True,
+    )
+
+    assert finding.status == ("inconclusive" if said else "failed")
+    assert said in finding.message
