@@ -21,6 +21,7 @@ from pytest_compileguard.observation import (
 from pytest_compileguard.plan import OWN_BACKEND, Plan
 from pytest_compileguard.shadow.call import ShadowCall
 from pytest_compileguard.source import source_line
+from pytest_compileguard.trace.code_digest import graph_codes
 from pytest_compileguard.trace.compiles import WRAPPER_FILE, TraceEvent, TraceFacts, read_trace
 from pytest_compileguard.trace.inductor import ON_CPU, cudagraph_skips, fused_kernels, kernel_names
 
@@ -76,6 +77,7 @@ def gather_facts(
         inputs=tuple(call.inputs for call in calls if call.inputs is not None),
         graphs_per_call=_graphs_per_call(calls, facts, events),
         cache_state=_cache_state(plan, moved),
+        code=graph_codes(events, facts.graph_ids),
     )
 
 

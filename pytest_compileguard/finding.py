@@ -68,6 +68,40 @@ class Artifacts(Record):
     """What could not be made, and why."""
 
 
+class ComparedCode(Record):
+    """A digest of the code that inductor generated for one graph, and what is stored of it."""
+
+    graph: int
+    """Number of the graph, from 1 on, in the order of compiling."""
+    compile_id: str
+    """``frame/compile``, as in torch's logs."""
+    part: str
+    """``forward``, ``backward`` or ``inference``; empty where the code does not tell."""
+    digest: str
+    """Equal for equal code, whatever process and cache it came from."""
+    baseline: str | None = None
+    """That of the baseline; ``None``: not known."""
+
+    @property
+    def same(self) -> bool | None:
+        """Whether it is the code of the baseline; ``None``: not known."""
+        return None if self.baseline is None else self.digest == self.baseline
+
+    @property
+    def name(self) -> str:
+        """Names it for people: ``graph 1 (forward)``."""
+        return f"graph {self.graph} ({self.part})" if self.part else f"graph {self.graph}"
+
+
+class GeneratedCode(Record):
+    """The code that inductor generated for one check, held against the baseline."""
+
+    graphs: tuple[ComparedCode, ...]
+    """Each graph and part of it whose code is known."""
+    same: bool | None = None
+    """Whether all of it is the code of the baseline; ``None``: not known of each graph."""
+
+
 class Speed(Record):
     """The numbers that ``stats`` derives from the samples of one check."""
 
@@ -107,6 +141,8 @@ class Verdict(Record):
     """Whether the test is marked to fail and did: pytest counts it as xfailed."""
     artifacts: Artifacts | None = None
     """What was saved of it; ``None``: nobody asked for it."""
+    code: GeneratedCode | None = None
+    """``None``: no generated code is known of it."""
 
     @property
     def key(self) -> str:

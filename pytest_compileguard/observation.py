@@ -146,6 +146,22 @@ class FusedKernel(Record):
     """The values of the captured graph that it computes."""
 
 
+class GraphCode(Record):
+    """What inductor generated for one graph, as a digest: equal code has an equal one."""
+
+    graph: int
+    """Number of the graph, from 1 on, in the order of compiling."""
+    compile_id: str
+    part: str
+    """``forward``, ``backward`` or ``inference``; empty where the code does not tell."""
+    digest: str
+
+    @property
+    def key(self) -> str:
+        """Names graph and part, for people and in baselines: ``1 forward``."""
+        return f"{self.graph} {self.part}".strip()
+
+
 CacheState = Literal["cold", "warm", "unknown"]
 
 
@@ -198,6 +214,8 @@ class CompileObservation(Record, tag=True):
     """How many of the graphs were compiled in each call of the sequence."""
     cache_state: CacheState = "unknown"
     """``warm``: torch's caches held some of it; ``unknown``: torch does not tell."""
+    code: tuple[GraphCode, ...] = ()
+    """Of each graph and part whose generated code is known; of other backends there is none."""
 
 
 MismatchKind = Literal["value", "kind", "mutation", "aliasing", "gradient", "exception"]

@@ -14,6 +14,7 @@ import msgspec
 from pytest_compileguard import speed
 from pytest_compileguard.finding import Finding, Speed, Status, Verdict
 from pytest_compileguard.findings.baseline import baseline_findings, update_finding
+from pytest_compileguard.findings.code_change import explained, generated_code
 from pytest_compileguard.findings.compilation import compile_findings, compile_problem
 from pytest_compileguard.findings.cost import cost_findings
 from pytest_compileguard.findings.parity import parity_findings
@@ -62,6 +63,7 @@ def judge(
         ),
         *cost_findings(plan, observation, compiled=compiled),
     )
+    code = generated_code(plan, observation.compile, baseline)
     recordable = environment is not None and _is_recordable(observation, findings)
     if plan.update_baseline == "all":
         compared: tuple[Finding, ...] = (update_finding(recordable=recordable),)
@@ -69,6 +71,7 @@ def judge(
         compared = baseline_findings(
             plan, observation, gated, device, baseline, recordable=recordable
         )
+        compared = explained(compared, code, baseline, environment)
     judged = tuple(_or_declined(finding, plan) for finding in (*findings, *compared))
     return Verdict(
         nodeid=plan.nodeid,
@@ -84,6 +87,7 @@ def judge(
         environment=environment,
         recordable=recordable,
         limits=plan.limits,
+        code=code,
     )
 
 

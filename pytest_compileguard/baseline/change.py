@@ -19,6 +19,7 @@ Entry = FactsEntry | TimingEntry
 
 LABELS = {metric.name: metric.label for metric in TABLE}
 _FACTS_TOLD = (*(metric.name for metric in FACTS), "calls", "inputs", "backend", "mode")
+_MOST_GRAPHS = 4
 _TIMING_TOLD = (SPEEDUP.name, "inputs", "backend", "mode", "clock")
 
 
@@ -36,6 +37,21 @@ def is_equal(old: Entry | None, new: Entry, noise: float = 0.0) -> bool:
         return False
     alike = is_comparable(old, new) and old.inputs == new.inputs
     return alike and set(_timing_changes(old, new, noise)) == {"same"}
+
+
+def is_code_news(old: Entry, new: Entry) -> bool:
+    """Whether the new result tells of generated code that the old one does not know.
+
+    Apart from ``is_equal``, as the speed may well be the same.
+    """
+    if not isinstance(old, TimingEntry) or not isinstance(new, TimingEntry):
+        return False
+    return bool(_other_code(old, new))
+
+
+def _other_code(old: TimingEntry, new: TimingEntry) -> list[str]:
+    stored = old.code or {}
+    return [key for key, digest in (new.code or {}).items() if stored.get(key) != digest]
 
 
 def is_comparable(old: Entry, new: Entry) -> bool:
@@ -70,8 +86,16 @@ def difference(old: Entry, new: Entry) -> str:
         for name in names
         if getattr(old, name) != getattr(new, name)
     ]
+    if isinstance(old, TimingEntry) and isinstance(new, TimingEntry):
+        told += _code_told(_other_code(old, new))
     rest = "break sites" if isinstance(new, FactsEntry) else "interval and times"
     return ", ".join(told) or rest
+
+
+def _code_told(keys: list[str]) -> list[str]:
+    rest = f" and {len(keys) - _MOST_GRAPHS} more" if len(keys) > _MOST_GRAPHS else ""
+    named = ", ".join(keys[:_MOST_GRAPHS])
+    return [f"generated code (graph {named}{rest})"] if keys else []
 
 
 def _shown(value: object) -> str:

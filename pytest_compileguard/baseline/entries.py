@@ -10,12 +10,14 @@ from msgspec import Meta
 from pytest_compileguard.metrics import FACTS
 from pytest_compileguard.observation import Record
 
-SCHEMA: Literal[2] = 2
+SCHEMA: Literal[3] = 3
 
 # Counts stay exact in every JSON reader; a time of 1e15 ms is an error of measurement.
 Count = Annotated[int, Meta(ge=0, le=2**53)]
 Positive = Annotated[float, Meta(gt=0, lt=1e15)]
 FactsColumn = Annotated[str, Meta(pattern=r"^\S+ torch [0-9]{1,9}\.[0-9]{1,9}$")]
+CodeKey = Annotated[str, Meta(pattern=r"^[1-9][0-9]{0,8}( [a-z]{1,40})?$")]
+CodeDigest = Annotated[str, Meta(pattern=r"^[0-9a-f]{16}$")]
 TimingColumn = Annotated[str, Meta(pattern=r"^torch [0-9]{1,9}\.[0-9]{1,9}$")]
 
 LimitValue = Annotated[int, Meta(ge=0)] | Annotated[float, Meta(ge=0)] | tuple[str, ...]
@@ -87,6 +89,9 @@ class TimingEntry(Stored):
     """With launch gaps hidden; ``None`` where there is no such clock."""
     inputs: tuple[str, ...] | None = None
     """As in ``FactsEntry``."""
+    code: Mapping[CodeKey, CodeDigest] | None = None
+    """Digests of the generated code that was last recorded at this speed, by graph and part:
+    ``1 forward``. They advise: nothing fails by them. ``None``: not known."""
     seal: str | None = None
 
 
@@ -94,7 +99,7 @@ class FactsFile(Stored):
     """The facts of one test module: check, then ``cpu torch 2.13``."""
 
     kind: Literal["facts"]
-    schema: Literal[2]
+    schema: Literal[3]
     entries: Mapping[str, Mapping[FactsColumn, FactsEntry]]
 
 
@@ -102,7 +107,7 @@ class TimingsFile(Stored):
     """The timings of one device model in one folder of tests: check, then ``torch 2.13``."""
 
     kind: Literal["timings"]
-    schema: Literal[2]
+    schema: Literal[3]
     entries: Mapping[str, Mapping[TimingColumn, TimingEntry]]
 
 

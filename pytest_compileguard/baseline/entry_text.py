@@ -40,6 +40,8 @@ _CONFLICT = re.compile(rb"^(<{7}|\|{7}|={7}|>{7})( .*)?\r?$", re.MULTILINE)
 _SHOWN_CHARACTERS = 100
 _SEAL_LENGTH = 12
 _FIRST_SEALED = 2
+_ADDED = {2: {"seal", "inputs"}, 3: {"code"}}
+"""The fields of entries that a schema added: an entry of an older one has none of them."""
 _MIXED_UP = "edited by hand, or mixed up by a merge of git (which compileguard merge mends)"
 
 
@@ -115,10 +117,10 @@ def _decoded(data: bytes, file_type: type[Any]) -> Any:
 
 
 def _is_as_recorded(schema: int, key: str, column: str, entry: Mapping[str, Any]) -> bool:
-    """Compare with the seal; schema 1 had none, nor what schema 2 added with it."""
-    if schema >= _FIRST_SEALED:
-        return bool(entry.get("seal") == _seal(key, column, entry))
-    return not entry.keys() & {"seal", "inputs"}
+    """Compare with the seal, which schema 1 had not; nothing in it is of a later schema."""
+    if any(entry.keys() & names for added, names in _ADDED.items() if added > schema):
+        return False
+    return schema < _FIRST_SEALED or bool(entry.get("seal") == _seal(key, column, entry))
 
 
 def _is_plain(data: bytes, raw: Any) -> bool:
@@ -172,12 +174,12 @@ def _migrated(data: bytes) -> Mapping[str, Any] | None:
     return raw
 
 
-def _from_1(raw: dict[str, Any]) -> dict[str, Any]:
-    """Schema 2 added inputs, limits and commit: of older entries they are not known."""
+def _unchanged(raw: dict[str, Any]) -> dict[str, Any]:
+    """Schema 2 added inputs, limits and commit, 3 digests of code: of older entries unknown."""
     return raw
 
 
-MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _from_1}
+MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _unchanged, 2: _unchanged}
 """For each older schema, what makes the next one of it."""
 
 

@@ -9,7 +9,13 @@ from typing import Any, Literal
 
 import msgspec
 
-from pytest_compileguard.baseline.change import Entry, difference, is_equal, is_improved
+from pytest_compileguard.baseline.change import (
+    Entry,
+    difference,
+    is_code_news,
+    is_equal,
+    is_improved,
+)
 from pytest_compileguard.baseline.entries import NO_FACTS, NO_TIMINGS, F, TimingEntry, printable
 from pytest_compileguard.baseline.look_up import (
     facts_column,
@@ -198,8 +204,8 @@ def _changed(file: F, *, slots: Iterable[_Slot], prunings: Sequence[Pruning], wi
     entries: dict[str, Mapping[str, Any]] = dict(file.entries)
     for slot in slots:
         columns = entries.get(slot.key, {})
-        if _fate(_stored(columns, slot), slot.entry, wish) in ("added", "changed"):
-            entries[slot.key] = {**columns, slot.column: slot.entry}
+        if (kept := _kept(_stored(columns, slot), slot.entry, wish)) is not None:
+            entries[slot.key] = {**columns, slot.column: kept}
     return msgspec.structs.replace(file, entries=entries)
 
 
@@ -210,12 +216,26 @@ def _stored(columns: Mapping[str, Any], slot: _Slot) -> Entry | None:
     return None if timed and old.recorded.device != slot.entry.recorded.device else old  # type: ignore[union-attr]
 
 
+def _kept(old: Entry | None, new: Entry, wish: Wish) -> Entry | None:
+    """Give what is to be stored; ``None``: what is there stays.
+
+    Of code that is as fast as the baseline only its digests are news: had each run its own
+    times, many small losses would add up unseen.
+    """
+    if _fate(old, new, wish) not in ("added", "changed"):
+        return None
+    if isinstance(old, TimingEntry) and isinstance(new, TimingEntry):
+        alike = is_equal(old, new, wish.noise)
+        return msgspec.structs.replace(old, code=new.code) if alike else new
+    return new
+
+
 def _fate(old: Entry | None, new: Entry, wish: Wish) -> Outcome:
     """Decide what becomes of one entry; ``left``: the mode does not concern it."""
     if old is None:
         return "left" if wish.mode == "improved" else "added"
     if is_equal(old, new, wish.noise):
-        return "kept"
+        return "changed" if wish.mode == "all" and is_code_news(old, new) else "kept"
     better = wish.mode == "improved" and is_improved(old, new, wish.noise)
     return "changed" if wish.mode == "all" or better else "kept"
 
@@ -227,7 +247,7 @@ def _outcome(before: F, slot: _Slot, wish: Wish) -> _Outcome:
     fate = _fate(old, slot.entry, wish)
     told = slot.told if fate == "added" else ""
     if fate == "changed" and old is not None:
-        told = difference(old, slot.entry)
+        told = difference(old, _kept(old, slot.entry, wish) or slot.entry)
     return _Outcome(check=slot.check, outcome=fate, told=told)
 
 

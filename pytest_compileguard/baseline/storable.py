@@ -21,7 +21,12 @@ from pytest_compileguard.environment import Environment
 from pytest_compileguard.errors import BaselineError
 from pytest_compileguard.finding import Speed, Verdict
 from pytest_compileguard.metrics import facts_of
-from pytest_compileguard.observation import BreakSite, NotObserved, SpeedObservation
+from pytest_compileguard.observation import (
+    BreakSite,
+    CompileObservation,
+    NotObserved,
+    SpeedObservation,
+)
 
 _INSTALLED = ("/site-packages/", "/dist-packages/")
 _MOST_INPUTS = 20
@@ -77,8 +82,13 @@ def timing_entry(verdict: Verdict, commit: str | None = None) -> TimingEntry | s
         mode=verdict.mode,
         recorded=_recorded(verdict, commit),
         inputs=None if isinstance(compiled, NotObserved) else inputs_of(compiled.inputs),
+        code=None if isinstance(compiled, NotObserved) else _code(compiled),
         device_speedup=_device_speedup(verdict.device_speed),
     )
+
+
+def _code(seen: CompileObservation) -> dict[str, str] | None:
+    return {code.key: code.digest for code in seen.code} or None
 
 
 def _device_speedup(speed: Speed | None) -> float | None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from pytest_compileguard.baseline.change import Entry, difference, is_equal
+from pytest_compileguard.baseline.change import Entry, difference, is_code_news, is_equal
 from pytest_compileguard.baseline.entries import NO_FACTS, NO_TIMINGS, FactsFile, printable
 from pytest_compileguard.baseline.entry_text import DamagedError, decode
 from pytest_compileguard.baseline.git import Merge, merge_of
@@ -120,16 +120,23 @@ def _entry(
     """Merge one entry; the text says why two sides can't be."""
     changed: list[Entry] = []
     for new in news:
-        if new is None or (old is not None and is_equal(old, new, NOISE_THRESHOLD)):
+        if new is None or (old is not None and _says_nothing_new(old, new)):
             continue
-        if not any(is_equal(other, new, NOISE_THRESHOLD) for other in changed):
+        twin = next((o for o in changed if is_equal(o, new, NOISE_THRESHOLD)), None)
+        if twin is None:
             changed.append(new)
+        elif is_code_news(twin, new) and not is_code_news(new, twin):
+            changed[changed.index(twin)] = new  # as fast, and more is known of its code
     if not changed:
         removed = whole and old is not None and None in news
         return (None if removed else old or next((n for n in news if n), None)), ""
     if len(changed) == 1 or prefer:
         return changed[-1 if prefer == "theirs" else 0], ""
     return changed[0], difference(changed[0], changed[1])
+
+
+def _says_nothing_new(old: Entry, new: Entry) -> bool:
+    return is_equal(old, new, NOISE_THRESHOLD) and not is_code_news(old, new)
 
 
 def _merge(

@@ -59,7 +59,16 @@ def _facts(items: Iterable[Item]) -> Table:
 def _timings(items: Iterable[Item]) -> Table:
     return Table(
         title="timings",
-        columns=("check", "for", "speedup", "interval", "eager ms", "compiled ms", "recorded with"),
+        columns=(
+            "check",
+            "for",
+            "speedup",
+            "interval",
+            "eager ms",
+            "compiled ms",
+            "code",
+            "recorded with",
+        ),
         rows=tuple(
             (
                 item.check,
@@ -68,12 +77,19 @@ def _timings(items: Iterable[Item]) -> Table:
                 f"[{entry.speedup_low:.2f}, {entry.speedup_high:.2f}]",
                 f"{entry.eager_ms:g}",
                 f"{entry.compiled_ms:g}",
+                _code(entry),
                 _recorded(entry),
             )
             for item in items
             if isinstance(entry := item.entry, TimingEntry)
         ),
     )
+
+
+def _code(entry: TimingEntry) -> str:
+    """Tell the digest of the code of one graph, or that of more how many are known."""
+    digests = tuple((entry.code or {}).values())
+    return digests[0] if len(digests) == 1 else counted(len(digests), "digest") if digests else "-"
 
 
 def _recorded(entry: FactsEntry | TimingEntry) -> str:

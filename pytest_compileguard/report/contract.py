@@ -12,7 +12,7 @@ import msgspec
 
 from pytest_compileguard.environment import Environment
 from pytest_compileguard.errors import CompileGuardError
-from pytest_compileguard.finding import Artifacts, Finding, Status
+from pytest_compileguard.finding import Artifacts, Finding, GeneratedCode, Status
 from pytest_compileguard.observation import (
     BreakSite,
     Cache,
@@ -166,6 +166,8 @@ class CheckReport(Record):
     fallbacks: tuple[Fallback, ...] = ()
     unreliable: tuple[str, ...] = ()
     inductor: Inductor | None = None
+    code: GeneratedCode | None = None
+    """Digests of the generated code, held against the baseline; null where none is known."""
     launched: Launched | None = None
     """Null where nobody asked how many kernels a call launches."""
     mismatches: tuple[Mismatch, ...] = ()

@@ -92,6 +92,7 @@ def check_report(
         observed=_observed(verdict),
         **_parity_records(verdict.observation.parity),
         artifacts=verdict.artifacts,
+        code=verdict.code,
         launched=_launched(verdict.observation.launches),
         findings=verdict.findings,
         speeds=tuple(_speeds(s) for s in (verdict.speed, verdict.device_speed) if s is not None),

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from pytest_compileguard.environment import Environment
-from pytest_compileguard.finding import Finding
+from pytest_compileguard.finding import Finding, SavedText
 from pytest_compileguard.findings.wording import counted, factor_text
 from pytest_compileguard.report.contract import CheckReport
 from pytest_compileguard.report.labels import finding_label, verdict_label
@@ -75,6 +75,23 @@ def limit(check: CheckReport, metric: str) -> str:
 def parity(check: CheckReport) -> str:
     """Say how parity went."""
     return NOT_KNOWN if check.observed.parity == "not_checked" else check.observed.parity
+
+
+SAME_CODE = "same generated code as the baseline"
+CHANGED_CODE = "generated code changed since the baseline"
+
+
+def code_said(*, same: bool | None) -> str:
+    """Say whether generated code is that of the baseline; empty where that is not known."""
+    return "" if same is None else SAME_CODE if same else CHANGED_CODE
+
+
+def saved_code_said(check: CheckReport, text: SavedText) -> str:
+    """Say the same of one saved text: a graph, a part of which may have several."""
+    named = (text.kind, text.compile_id, text.part)
+    codes = check.code.graphs if check.code else ()
+    found = (code.same for code in codes if ("code", code.compile_id, code.part) == named)
+    return code_said(same=next(found, None))
 
 
 def speedup(check: CheckReport) -> str:

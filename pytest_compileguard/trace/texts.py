@@ -54,7 +54,7 @@ def _texts(event: TraceEvent) -> list[CompilerText]:
             compile_id=event.compile_id,
             call=event.call,
             text=event.payload,
-            part=_part(event.payload) if kind == "code" else "",
+            part=part_of(event.payload) if kind == "code" else "",
             suffix=_suffix(event.metadata[name]) if kind == "code" else ".txt",
         )
         for kind, name in _KINDS.items()
@@ -62,7 +62,8 @@ def _texts(event: TraceEvent) -> list[CompilerText]:
     ]
 
 
-def _part(code: str) -> str:
+def part_of(code: str) -> str:
+    """Read of which part of a graph generated code is; empty where it does not tell."""
     found = _PART.search(code, 0, _HEAD)
     return found["part"] if found else ""
 

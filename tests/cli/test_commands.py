@@ -326,9 +326,9 @@ def test_check_tells_of_an_older_schema_and_an_update_migrates_it(command: Comma
 
     done = command("check")
     assert done.code == 0
-    assert f"{FACTS}: schema 1; the next update writes schema 2" in done.out
+    assert f"{FACTS}: schema 1; the next update writes schema 3" in done.out
     record_in(Path())
-    assert json.loads(Path(FACTS).read_bytes())["schema"] == 2
+    assert json.loads(Path(FACTS).read_bytes())["schema"] == 3
     assert "schema 1" not in command("check").out
 
 

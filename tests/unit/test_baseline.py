@@ -274,7 +274,7 @@ def test_the_file_is_as_formatters_of_json_write_it(store: Store) -> None:
     assert text == json.dumps(json.loads(text), indent=2, sort_keys=True).encode() + b"\n"
     assert json.loads(re.sub(rb'"seal": "[0-9a-f]{12}"', b'"seal": "SEAL"', text)) == {
         "kind": "facts",
-        "schema": 2,
+        "schema": 3,
         "entries": {
             "test_mlp[é]::ToyModel": {
                 "cpu torch 2.13": {

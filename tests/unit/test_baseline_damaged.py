@@ -58,7 +58,7 @@ ENTRY = FactsEntry(
 )
 FILE = FactsFile(
     kind="facts",
-    schema=2,
+    schema=3,
     entries={
         "test_a::f": {"cpu torch 2.13": ENTRY},
         "test_mlp::ToyModel": {"cpu torch 2.12": ENTRY, "cpu torch 2.13": ENTRY},
@@ -152,10 +152,10 @@ DAMAGED = {
     ),
     "no table": (changed("entries", value=[]), "$.entries: Expected `object`, got `array`"),
     "list": (b"[]", "$: Expected `object`, got `array`"),
-    "no schema": (text(',\n  "schema": 2', ""), "$: Object missing required field `schema`"),
+    "no schema": (text(',\n  "schema": 3', ""), "$: Object missing required field `schema`"),
     "newer schema": (
-        changed("schema", value=3),
-        "$.schema: 3: written by a newer pytest-compileguard, this one reads schema 2; update it",
+        changed("schema", value=4),
+        "$.schema: 4: written by a newer pytest-compileguard, this one reads schema 3; update it",
     ),
     "schema as text": (changed("schema", value="1"), "$.schema: "),
     "timings": (changed("kind", value="timings"), "$.kind: Invalid enum value 'timings'"),
@@ -174,7 +174,7 @@ DAMAGED = {
         text('"calls": 3', '"calls": 4, "calls": 3'),
         '$.entries["test_a::f"]["cpu torch 2.13"].calls: this key stands there twice',
     ),
-    "top key twice": (text("{", '{"schema": 2,'), "$.schema: this key stands there twice"),
+    "top key twice": (text("{", '{"schema": 3,'), "$.schema: this key stands there twice"),
     "too great": (GOOD + b" " * MAX_BYTES, "more than 20 MB; a baseline is far smaller"),
     "long key": (
         changed("entries", "k" * 10_000, value=1),
@@ -239,7 +239,7 @@ def test_an_impossible_time_is_refused(store: Store, speedup: str, said: str) ->
         recorded=RECORDED,
     )
     rows = {"test_x.py::test_mlp::ToyModel": {"torch 2.13": entry}}
-    data = encode(TimingsFile(kind="timings", schema=2, entries=rows))
+    data = encode(TimingsFile(kind="timings", schema=3, entries=rows))
     path = store.timings_place(NODEID, "some-cpu").path
     path.parent.mkdir()
     path.write_bytes(data.replace(b'"speedup": 1.5', f'"speedup": {speedup}'.encode()))
@@ -316,13 +316,13 @@ timings = st.builds(
 
 @given(st.dictionaries(texts, st.dictionaries(st.just("cpu torch 2.13"), facts), max_size=4))
 def test_facts_come_back_as_they_were(entries: dict[str, dict[str, FactsEntry]]) -> None:
-    file = FactsFile(kind="facts", schema=2, entries=entries)
+    file = FactsFile(kind="facts", schema=3, entries=entries)
     assert decode(encode(file), FactsFile) == file
 
 
 @given(st.dictionaries(texts, st.dictionaries(st.just("torch 2.13"), timings), max_size=4))
 def test_timings_come_back_as_they_were(entries: dict[str, dict[str, TimingEntry]]) -> None:
-    file = TimingsFile(kind="timings", schema=2, entries=entries)
+    file = TimingsFile(kind="timings", schema=3, entries=entries)
     assert decode(encode(file), TimingsFile) == file
 
 

@@ -97,7 +97,7 @@ def add_entry(file: FactsFile) -> FactsFile:
 
 def put_file(path: Path) -> bytes:
     path.parent.mkdir(parents=True, exist_ok=True)
-    data = encode(FactsFile(kind="facts", schema=2, entries={"old": {COLUMN: make_entry()}}))
+    data = encode(FactsFile(kind="facts", schema=3, entries={"old": {COLUMN: make_entry()}}))
     path.write_bytes(data)
     return data
 
