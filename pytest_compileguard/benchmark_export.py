@@ -14,6 +14,9 @@ from pytest_compileguard.finding import Verdict
 from pytest_compileguard.metrics import facts_of
 from pytest_compileguard.observation import CompileObservation, SpeedObservation
 
+_WANTED = ("json", "save", "autosave", "compare", "compare_fail", "histogram", "only", "verbose")
+"""Options of pytest-benchmark by which a user asks for what it makes of the times."""
+
 
 @dataclass(frozen=True)
 class TimedSide:
@@ -35,9 +38,12 @@ def enter(session: Any, verdict: Verdict) -> None:
 
     ``session`` is that of pytest-benchmark, which has no public way to take samples in; it is
     ``None`` where the plugin is absent. Where benchmarks are switched off (``--benchmark-disable``,
-    ``--benchmark-skip``, or by pytest-xdist), nothing is entered.
+    ``--benchmark-skip``, or by pytest-xdist), nothing is entered; nor where nobody asked for its
+    files and no test is a benchmark of the user's: its tables would be all that comes of it.
     """
     if session is None or session.disabled or session.skip:
+        return
+    if not session.benchmarks and not any(getattr(session, name, None) for name in _WANTED):
         return
     from pytest_benchmark import stats  # noqa: PLC0415  # absent with -p no:benchmark
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from difflib import get_close_matches
 from typing import cast
 
-MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
-"""The modes of ``torch.compile``."""
+MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs", "lite")
+"""The modes of ``torch.compile``; a backend of one's own may have others."""
 ALLOWANCES = "ids (GB0059), modules (torch.optim) or globs on places (*/encoder.py:41)"
 
 _INTEGERS = {
@@ -63,6 +64,13 @@ def _are_modes(value: object) -> bool:
     return listed and all(mode in MODES for mode in value) and len(set(value)) == len(value)  # type: ignore[attr-defined, arg-type, call-overload]
 
 
+def _is_mode(value: object) -> bool:
+    """Whether it may be a mode; only inductor refuses one that is misspelt, others ignore it."""
+    if not isinstance(value, str):
+        return False
+    return value in MODES or not get_close_matches(value.lower(), MODES, n=1, cutoff=0.75)
+
+
 _FLAG: tuple[Callable[[object], bool], str] = (
     lambda value: isinstance(value, bool),
     "True, False or None",
@@ -71,7 +79,7 @@ _KINDS: dict[str, tuple[Callable[[object], bool], str]] = {
     "fullgraph": _FLAG,
     "dynamic": _FLAG,
     "modes": (_are_modes, f"a list of some of {', '.join(MODES)}, each once"),
-    "mode": (lambda value: isinstance(value, str), "a string"),
+    "mode": (_is_mode, f"one of {', '.join(MODES)}, or a mode of a backend of your own"),
     "backend": (lambda value: isinstance(value, str) or callable(value), "a name or a callable"),
     "setup": (callable, "a callable without arguments"),
     "allow_graph_breaks": (_are_allowances, f"a list of {ALLOWANCES}"),

@@ -9,6 +9,7 @@ import msgspec
 
 from pytest_compileguard.baseline.git import GitError, checked_out, revision
 from pytest_compileguard.baseline.look_up import facts_key
+from pytest_compileguard.baseline.orphans import gone_modules
 from pytest_compileguard.baseline.pruning import WholeModule, completed
 from pytest_compileguard.baseline.recording import Changes, Wish, record
 from pytest_compileguard.baseline.renames import old_names
@@ -134,6 +135,8 @@ class Session:
         self._problems += self._outputs.problems
         if not self._options.update_baseline:
             self._hints = old_names(self._store, self._verdicts(), self._whole())
+            if self._store.baseline_dir is None:
+                self._hints += gone_modules(self._store.rootpath, self._by_test)
         elif complete:
             self._record()
         elif self._by_test:

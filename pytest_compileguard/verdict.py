@@ -14,6 +14,7 @@ import msgspec
 from pytest_compileguard import speed
 from pytest_compileguard.finding import Finding, Speed, Status, Verdict
 from pytest_compileguard.findings.baseline import baseline_findings, update_finding
+from pytest_compileguard.findings.baseline_advice import not_in_vain
 from pytest_compileguard.findings.code_change import explained, generated_code
 from pytest_compileguard.findings.compilation import compile_findings, compile_problem
 from pytest_compileguard.findings.cost import cost_findings
@@ -72,7 +73,8 @@ def judge(
             plan, observation, gated, device, baseline, recordable=recordable
         )
         compared = explained(compared, code, baseline, environment)
-    judged = tuple(_or_declined(finding, plan) for finding in (*findings, *compared))
+    told = not_in_vain((*findings, *compared))
+    judged = tuple(_or_declined(finding, plan) for finding in told)
     return Verdict(
         nodeid=plan.nodeid,
         name=plan.name,

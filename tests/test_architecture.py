@@ -107,6 +107,7 @@ ROOMS: dict[str, Room] = {
     "findings/baseline_speed": Room(),
     "findings/baseline": Room(),
     "verdict": Room(),
+    "baseline/orphans": Room(),
     "baseline/renames": Room(),
     "report": Room(),
     "benchmark_export": Room(),

@@ -43,6 +43,7 @@ _FIRST_SEALED = 2
 _ADDED = {2: {"seal", "inputs"}, 3: {"code"}}
 """The fields of entries that a schema added: an entry of an older one has none of them."""
 _MIXED_UP = "edited by hand, or mixed up by a merge of git (which compileguard merge mends)"
+_UNFINISHED = "of an unfinished merge"
 
 
 class DamagedError(ValueError):
@@ -217,8 +218,13 @@ def _flaw_of_text(data: bytes) -> str | None:
         return f"{_line(data, wrong.start)}: not UTF-8 (byte 0x{data[wrong.start]:02x})"
     if conflict := _CONFLICT.search(data):
         marker = _shortened(conflict.group().decode().rstrip())
-        return f"{_line(data, conflict.start())}: conflict marker {marker!r} of an unfinished merge"
+        return f"{_line(data, conflict.start())}: conflict marker {marker!r} {_UNFINISHED}"
     return None
+
+
+def is_conflict(error: DamagedError) -> bool:
+    """Whether a file is what a merge left unfinished."""
+    return str(error).endswith(_UNFINISHED)
 
 
 def _explain_value(data: bytes, file_type: type, error: msgspec.ValidationError) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_compileguard.baseline.entries import F, printable
-from pytest_compileguard.baseline.entry_text import MAX_BYTES, DamagedError, decode
+from pytest_compileguard.baseline.entry_text import MAX_BYTES, DamagedError, decode, is_conflict
 from pytest_compileguard.baseline.git import GitError, Revision
 from pytest_compileguard.errors import BaselineError
 
@@ -21,6 +21,7 @@ _RESTORE = (
     "restore it from version control, or delete it and record again "
     "with --compileguard-update-baseline"
 )
+_MERGE = "merge its two sides entry by entry with `compileguard merge`"
 _UNBLOCK = "make it readable, or delete it and record again with --compileguard-update-baseline"
 
 
@@ -38,7 +39,8 @@ def read(path: Path, file_type: type[F]) -> F | None:
             raise BaselineError(f"{where}: a symbolic link to nothing; {_RESTORE}") from None
         return None
     except DamagedError as error:
-        raise BaselineError(f"{printable(str(path))}: {error}; {_RESTORE}") from error
+        remedy = _MERGE if is_conflict(error) else _RESTORE
+        raise BaselineError(f"{printable(str(path))}: {error}; {remedy}") from error
     except OSError as error:
         reason = f"can't be read: {error.strerror or error}"
         raise BaselineError(f"{printable(str(path))}: {reason}; {_UNBLOCK}") from error

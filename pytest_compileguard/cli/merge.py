@@ -41,6 +41,11 @@ _NO_SIDES = (
     "control, or delete it and record again"
 )
 
+_DECIDE = (
+    "decide with --prefer=ours (left of each arrow) or --prefer=theirs (right of it); "
+    "where neither is right, record these checks again after that"
+)
+
 _Columns = Mapping[str, Entry]
 
 
@@ -73,7 +78,7 @@ def run(arguments: argparse.Namespace) -> Output:
     lines += [f"can't be mended: {text}" for text in damaged]
     lines += [f"conflict: {text}" for text in conflicts]
     if conflicts:
-        lines.append("decide with --prefer=ours or --prefer=theirs, or record these checks again")
+        lines.append(_DECIDE)
     files = counted(len({*mended, *written}), "file")
     return Output(
         code=ERROR if damaged else DIFFERENT if conflicts else FINE,

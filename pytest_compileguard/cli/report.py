@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -12,9 +13,11 @@ from pytest_compileguard.report import shown
 from pytest_compileguard.report.contract import CheckReport, read_report
 from pytest_compileguard.report.markdown import markdown
 from pytest_compileguard.report.page import page
+from pytest_compileguard.report.plain_text import plain_line
 from pytest_compileguard.report.saved_files import SavedFiles
 
 HELP = "show a report that --compileguard-json wrote, as text, Markdown or a page"
+_MOST = 400
 _COLUMNS = ("check", "graph breaks", "recompiles", "parity", "speedup", "verdict")
 
 
@@ -32,7 +35,7 @@ def run(arguments: argparse.Namespace) -> Output:
     rows = tuple(map(_row, shown.by_urgency(report.checks)))
     return Output(
         code=FINE,
-        lines=(shown.totals(report.checks),),
+        lines=(*_lines(report.checks), shown.totals(report.checks)),
         data=msgspec.to_builtins(report),
         tables=(Table(title=shown.headline(report.checks), columns=_COLUMNS, rows=rows),),
         markdown=markdown(report),
@@ -48,3 +51,14 @@ def _row(check: CheckReport) -> tuple[str, ...]:
         shown.speedup(check),
         shown.verdict_word(check),
     )
+
+
+def _lines(checks: Sequence[CheckReport]) -> Iterator[str]:
+    """Say what the table does not: why checks fail, and why something was not judged."""
+    for check in shown.by_urgency(checks):
+        lines = shown.finding_lines(shown.blamed(check))
+        yield from (
+            plain_line(line, _MOST) for line in ([check.nodeid, *lines, ""] if lines else ())
+        )
+    for status, where, text in shown.reasons(checks):
+        yield plain_line(f"{status} {where}: {text}", _MOST)

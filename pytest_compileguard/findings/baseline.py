@@ -17,7 +17,7 @@ from pytest_compileguard.findings.baseline_advice import (
     unchecked,
 )
 from pytest_compileguard.findings.baseline_speed import timing_findings
-from pytest_compileguard.findings.breaks import site_lines
+from pytest_compileguard.findings.breaks import NEW, site_lines
 from pytest_compileguard.findings.compilation import compile_problem
 from pytest_compileguard.findings.recompile_text import recompile_lines
 from pytest_compileguard.findings.speed import disturbed_text
@@ -201,14 +201,14 @@ def _exchanged_sites(
             "though there are not more of them",
             observed=len(new),
             baseline=0,
-            evidence=site_lines(new, prefix="new: "),
+            evidence=site_lines(new, prefix=NEW),
             warns=NEW_BREAK_SITES.policy == "warn",
         ),
     )
 
 
 def _new_site_lines(plan: Plan, seen: CompileObservation, stored: FactsEntry) -> tuple[str, ...]:
-    return site_lines(_new_sites(plan, seen, stored), prefix="new: ")
+    return site_lines(_new_sites(plan, seen, stored), prefix=NEW)
 
 
 def _new_sites(plan: Plan, seen: CompileObservation, stored: FactsEntry) -> list[BreakSite]:

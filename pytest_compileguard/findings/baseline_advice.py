@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from itertools import zip_longest
+
+import msgspec
 
 from pytest_compileguard.baseline.entries import printable
 from pytest_compileguard.finding import Finding
@@ -20,6 +23,26 @@ def update_command(plan: Plan, mode: UpdateMode = "all") -> str:
     """Give the command that records one test as this run was made, ready for a shell."""
     option = UPDATE if mode == "all" else f"{UPDATE}={mode}"
     return shlex.join(("pytest", *(plan.recording_arguments or (plan.nodeid,)), option))
+
+
+def not_in_vain(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """Take back the advice to record where it can't be followed: only what passes is recorded."""
+    first = next((f for f in findings if f.status == "failed" and not _is_baseline(f)), None)
+    if first is None:
+        return tuple(findings)
+    mend = "mend, or raise the limit of," if first.limit is not None else "mend"
+    name = first.metric.replace("_", " ")
+    advice = f"only a check that passes is recorded: first {mend} {name}"
+    return tuple(
+        msgspec.structs.replace(f, remedy=advice if f.status == "failed" else "")
+        if _is_baseline(f) and UPDATE in f.remedy
+        else f
+        for f in findings
+    )
+
+
+def _is_baseline(finding: Finding) -> bool:
+    return finding.metric.partition(".")[0] == "baseline"
 
 
 def unchecked(metric: str, reason: str) -> Finding:

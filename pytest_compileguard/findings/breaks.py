@@ -31,6 +31,10 @@ _ORIGINS: dict[Origin, str] = {
 }
 
 
+NEW = "new: "
+"""Stands before a break that the baseline does not know."""
+
+
 def break_findings(plan: Plan, seen: CompileObservation, *, compiled: bool) -> tuple[Finding, ...]:
     """Judge the breaks that are not allowed, and tell of allowances that no break matched."""
     sites = [site for site in seen.break_sites if not site.allowed]

@@ -84,7 +84,7 @@ def _causes(check: CheckReport, rootpath: Path, workspace: Path | None) -> Itera
             file=check.file,
             line=check.line or 1,
             title=finding_label(finding),
-            message=_text(finding_lines(finding)),
+            message=_text(finding_lines([finding])),
             at_test=True,
         )
         if (moved := _inside(at_test, rootpath, workspace)).file:
@@ -105,7 +105,7 @@ def _placed(check: CheckReport, finding: Finding) -> Iterator[_Cause]:
         yield from _of_recompiles(check, finding)
     elif finding.file:
         title = finding_label(finding)
-        message = _text(finding_lines(finding))
+        message = _text(finding_lines([finding]))
         yield _Cause(file=finding.file, line=finding.line, title=title, message=message)
 
 

@@ -21,6 +21,7 @@ from pytest_compileguard.report.labels import (
     test_name,
 )
 from pytest_compileguard.report.plain_text import clipped, plain, plain_line, relative
+from pytest_compileguard.report.told_once import told_once
 
 _LABEL_WIDTH = 15
 _GAP = 4
@@ -73,12 +74,10 @@ def _block(verdict: Verdict, *, named: bool) -> list[str]:
     blamed = [finding for finding in findings if finding.fails(strict=verdict.strict)]
     others = [finding for finding in findings if not finding.fails(strict=verdict.strict)]
     lines = [_sentence(verdict, findings, blamed, named=named)]
-    for number, (row, finding) in enumerate(zip(_rows(blamed, verdict), blamed, strict=True), 1):
-        # What several findings advise, one command mostly, stands below the last of them.
-        later = {line for other in blamed[number:] for line in other.remedy.splitlines()}
+    for row, told in zip(_rows(blamed, verdict), told_once(blamed), strict=True):
         lines.append(f"  {row}")
-        lines += [f"    {line}" for line in finding.evidence]
-        lines += [f"      {line}" for line in finding.remedy.splitlines() if line not in later]
+        lines += [f"    {line}" for line in told.evidence]
+        lines += [f"      {line}" for line in told.remedy]
     at_fault = {metric_label(finding.metric) for finding in blamed}
     rest = [f for f in others if f.status != "passed" or metric_label(f.metric) not in at_fault]
     return [*lines, *_rest(rest), *artifact_lines(verdict.artifacts)]

@@ -8,7 +8,7 @@ from pytest_compileguard.findings.wording import counted
 from pytest_compileguard.report.artifact_text import artifact_lines
 from pytest_compileguard.report.contract import CheckReport, Report
 from pytest_compileguard.report.escape import code, fenced, inert
-from pytest_compileguard.report.labels import status_label, test_name
+from pytest_compileguard.report.labels import test_name
 from pytest_compileguard.report.shown import (
     blamed,
     by_urgency,
@@ -18,10 +18,10 @@ from pytest_compileguard.report.shown import (
     limit,
     number,
     parity,
+    reasons,
     said,
     speedup,
     totals,
-    unclear,
     verdict_word,
 )
 
@@ -125,8 +125,7 @@ def _limited(text: str, bound: str) -> str:
 def _folded(check: CheckReport) -> str:
     findings = blamed(check)
     summary = f"{code(_name(check))}: {code('; '.join(map(said, findings)))}"
-    lines = [line for finding in findings for line in finding_lines(finding)]
-    lines += artifact_lines(check.artifacts)
+    lines = [*finding_lines(findings), *artifact_lines(check.artifacts)]
     return "\n".join(
         ["<details><summary>" + summary + "</summary>", "", fenced(lines), "", "</details>", ""]
     )
@@ -151,16 +150,7 @@ def _saved(checks: Sequence[CheckReport], run_url: str | None) -> list[str]:
 
 
 def _reasons(checks: Sequence[CheckReport]) -> list[str]:
-    """Say why something was not judged, once for each reason."""
-    found: dict[tuple[str, str], int] = {}
-    for check in checks:
-        for finding in unclear(check):
-            key = ("warning" if finding.warns else status_label(finding.status), said(finding))
-            found[key] = found.get(key, 0) + 1
-    lines = [
-        f"- {status} in {counted(count, 'check')}: {code(text)}"
-        for (status, text), count in found.items()
-    ]
+    lines = [f"- {status} {where}: {code(text)}" for status, where, text in reasons(checks)]
     return [*lines, ""] if lines else []
 
 

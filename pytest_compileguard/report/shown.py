@@ -8,10 +8,13 @@ from collections.abc import Sequence
 from pytest_compileguard.environment import Environment
 from pytest_compileguard.finding import Finding, SavedText
 from pytest_compileguard.findings.wording import counted, factor_text
+from pytest_compileguard.metrics import FACTS
 from pytest_compileguard.report.contract import CheckReport
-from pytest_compileguard.report.labels import finding_label, verdict_label
+from pytest_compileguard.report.labels import finding_label, status_label, verdict_label
+from pytest_compileguard.report.told_once import told_once
 
 NOT_KNOWN = "-"
+_COUNTED = frozenset(f"baseline.{metric.name}" for metric in FACTS)
 _SELF_EVIDENT = ("compiled", "fallbacks")
 VERDICTS = ("failed", "inconclusive", "not checked", "xfailed", "passed")
 """From what needs a reader most to what needs one least."""
@@ -109,13 +112,20 @@ def said(finding: Finding) -> str:
     """Say a finding in one line: ``graph breaks 1, limit 0``."""
     if finding.metric in _SELF_EVIDENT:
         return finding.message
+    if finding.metric in _COUNTED and finding.status == "failed":
+        counts = f"{finding.observed}, baseline {finding.baseline}"
+        return f"{finding_label(finding)} {counts}: {finding.message}"
     return f"{finding_label(finding)} {finding.message}"
 
 
-def finding_lines(finding: Finding) -> list[str]:
-    """Give a finding with its evidence, and what to change."""
-    remedy = [f"    {line}" for line in finding.remedy.splitlines()]
-    return [said(finding), *(f"  {line}" for line in finding.evidence), *remedy]
+def finding_lines(findings: Sequence[Finding]) -> list[str]:
+    """Give findings with their evidence, and what to change."""
+    lines = []
+    for finding, told in zip(findings, told_once(findings), strict=True):
+        lines.append(said(finding))
+        lines += [f"  {line}" for line in told.evidence]
+        lines += [f"    {line}" for line in told.remedy]
+    return lines
 
 
 def environment_line(environment: Environment | None) -> str:
@@ -126,3 +136,16 @@ def environment_line(environment: Environment | None) -> str:
     parts += [f"CUDA {environment.cuda}"] if environment.cuda else []
     parts += [f"Triton {environment.triton}"] if environment.triton else []
     return ", ".join([*parts, f"Python {environment.python}", environment.platform])
+
+
+def reasons(checks: Sequence[CheckReport]) -> list[tuple[str, str, str]]:
+    """Say why something was not judged, once for each reason: status, where, why."""
+    found: dict[tuple[str, str], list[CheckReport]] = {}
+    for check in checks:
+        for finding in unclear(check):
+            key = ("warning" if finding.warns else status_label(finding.status), said(finding))
+            found.setdefault(key, []).append(check)
+    return [
+        (status, f"in {counted(len(some), 'check')}", text)
+        for (status, text), some in found.items()
+    ]

@@ -149,17 +149,18 @@ def _reasons(verdicts: Sequence[Verdict]) -> list[SummaryLine]:
                 reason = reasons.setdefault((finding.status, finding.message), _Reason())
                 reason.checks.add(at)
                 reason.labels.setdefault(finding_label(finding))
+                reason.tests.setdefault(test_name(verdict.nodeid))
                 if finding.status == "inconclusive":
-                    reason.tests.setdefault(test_name(verdict.nodeid))
                     reason.remedy = finding.remedy
     ordered = sorted(reasons.items(), key=lambda item: _UNCLEAR.index(item[0][0]))
-    texts = [_reason_text(*key, reason) for key, reason in ordered]
+    texts = [_reason_text(*key, reason, of_all=len(verdicts)) for key, reason in ordered]
     return [SummaryLine(text=plain_line(text, _MOST_IN_LINE), yellow=True) for text in texts]
 
 
-def _reason_text(status: Status, message: str, reason: _Reason) -> str:
+def _reason_text(status: Status, message: str, reason: _Reason, *, of_all: int) -> str:
     where = f"in {counted(len(reason.checks), 'check')}"
-    if reason.tests:  # what to do, and where, stands nowhere else: such a test passes
+    if status == "inconclusive" or len(reason.checks) < of_all:
+        # What to do, and where, stands nowhere else: such a test passes.
         where += f" ({', '.join(first_of(list(reason.tests), _MOST_TESTS))})"
     advice = f"; {reason.remedy}" if reason.remedy else ""
     return f"{status_label(status)}: {', '.join(reason.labels)} {where}: {message}{advice}"

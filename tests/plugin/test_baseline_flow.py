@@ -540,7 +540,8 @@ def test_a_damaged_file_is_refused_in_one_line_and_left_alone(
 
     (line,) = [text for text in run.text.splitlines() if text.startswith("ERROR: ")]
     assert str(FACTS) in line
-    assert "restore it from version control, or delete it and record again" in line
+    remedy = "restore it from version control, or delete it and record again"
+    assert ("with `compileguard merge`" if b"<<<" in damage else remedy) in line
     assert "Traceback" not in run.text
     assert run.result.ret == pytest.ExitCode.USAGE_ERROR
     assert FACTS.read_bytes() == damage
@@ -608,3 +609,14 @@ def test_another_number_of_calls_is_not_compared(run_suite: RunSuite) -> None:
     assert run.findings("baseline")[0]["message"].startswith(
         "recorded with 1 call, this run made 2"
     )
+
+
+def test_a_file_whose_module_is_gone_is_told(run_suite: RunSuite) -> None:
+    run_suite(SUITE, "--compileguard-update-baseline", library=GOOD)
+    FACTS.with_name("test_old.json").write_bytes(FACTS.read_bytes())
+
+    run = run_suite(SUITE, library=GOOD)
+
+    (line,) = [text for text in run.text.splitlines() if "test_old.json" in text]
+    assert line.endswith("its test module is gone; compileguard prune drops it")
+    run.result.assert_outcomes(passed=1)

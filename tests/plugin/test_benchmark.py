@@ -79,8 +79,8 @@ def test_both_sides_are_benchmarks_of_a_group(run_suite: RunSuite) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    (("--benchmark-disable",), ("-n1",), ("-p", "no:benchmark")),
-    ids=("disabled", "xdist", "absent"),
+    ((), ("--benchmark-disable",), ("-n1",), ("-p", "no:benchmark")),
+    ids=("nobody asked", "disabled", "xdist", "absent"),
 )
 def test_nothing_is_entered_where_benchmarks_are_off(
     run_suite: RunSuite, arguments: tuple[str, ...]

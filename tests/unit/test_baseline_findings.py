@@ -12,6 +12,7 @@ from pytest_compileguard.baseline.look_up import Baseline
 from pytest_compileguard.observation import (
     NotObserved,
 )
+from pytest_compileguard.report.failure import failure_text
 from tests.judged import (
     COMMAND,
     UNTIMED,
@@ -318,3 +319,21 @@ def test_the_command_is_safe_in_a_shell() -> None:
     verdict = verdict_of(baseline=make_baseline(facts=facts), nodeid=nodeid)
     command = finding_of(verdict, "baseline.graphs").remedy.partition(": ")[2]
     assert shlex.split(command) == ["pytest", nodeid, "--compileguard-update-baseline"]
+
+
+def test_nobody_is_told_to_record_what_can_not_be_recorded() -> None:
+    seen = make_compilation(make_site())
+    baseline = make_baseline(facts=make_facts(make_compilation()))
+    for limit, advice in ((0, "mend, or raise the limit of, graph breaks"), (None, COMMAND)):
+        verdict = verdict_of(compilation=seen, baseline=baseline, max_graph_breaks=limit)
+        assert advice in finding_of(verdict, "baseline.graph_breaks").remedy
+        assert (COMMAND in failure_text([verdict], rootpath=None)) is (limit is None)
+
+
+def test_evidence_that_a_limit_and_the_baseline_share_is_shown_once() -> None:
+    site = make_site()
+    baseline = make_baseline(facts=make_facts(make_compilation()))
+    verdict = verdict_of(compilation=make_compilation(site), baseline=baseline, max_graph_breaks=0)
+    text = failure_text([verdict], rootpath=None)
+    assert text.count(site.source) == 1
+    assert text.count("as above") == 2
