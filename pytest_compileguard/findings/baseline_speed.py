@@ -22,7 +22,8 @@ from pytest_compileguard.observation import CompileObservation
 from pytest_compileguard.plan import TIMING_OFF, Plan
 
 _WIDEST = 2.0
-"""Highest / lowest end of an interval from which on it proves nothing against a baseline."""
+"""Highest / lowest end of an interval from which on it proves nothing against a baseline that lies
+less than another such step above it."""
 _OTHER_PACE = 2.5
 """Change of eager's own time; in slow and fast phases of one machine, 2.3 was seen."""
 _TIMES = tuple(metric for metric in TIMINGS if metric.policy == "show")
@@ -76,8 +77,9 @@ def timing_findings(  # noqa: PLR0913  # each is a fact of the check
 
 def _other_machine(speed: Speed, stored: TimingEntry) -> str:
     """Say why two ratios tell nothing of each other, though the device model is the same."""
-    if speed.speedup_high > _WIDEST * speed.speedup_low:
-        return f"its interval spans a factor of {speed.speedup_high / speed.speedup_low:.0f}"
+    width = speed.speedup_high / speed.speedup_low
+    if width > _WIDEST and speed.speedup_high * width > stored.speedup:
+        return f"its interval spans a factor of {width:.0f}"
     moved = max(speed.eager_ms / stored.eager_ms, stored.eager_ms / speed.eager_ms)
     if moved < _OTHER_PACE:
         return ""

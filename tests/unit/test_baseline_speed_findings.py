@@ -107,6 +107,7 @@ def test_a_missing_timing_beside_facts_is_visible() -> None:
         ((0.11, 1.3, 16.1), 1.3, "worse, but its interval spans a factor of 146"),
         ((1.2, 1.3, 1.4), 147.8, "worse, but eager itself took 147.8 ms when it was recorded"),
         ((1.2, 1.3, 1.4), 1.5, ""),
+        ((0.02, 0.03, 0.07), 1.3, ""),
     ),
 )
 def test_what_only_another_pace_explains_is_no_regression(
