@@ -127,6 +127,7 @@ class Mirror:
         """
         leaves = pytree.tree_leaves((args, kwargs))
         found = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+        found += tensors.common_bases(found)
         self._storages, self._leaves = StorageCopies(found, self._widening), []
         self.keeps = False
         copies = tuple(self.reflect(arg, n) for arg, n in zip(args, names, strict=True))

@@ -8,6 +8,8 @@ storage share it in the copy too.
 from __future__ import annotations
 
 import copy
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -82,6 +84,20 @@ def as_view(tensor: torch.Tensor, base: torch.Tensor, twin: torch.Tensor) -> tor
         made = twin.as_strided(tensor.size(), tensor.stride(), offset)
     copy_attributes(tensor, made)
     return made
+
+
+def common_bases(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """What several are views of, where nothing is differentiated: compiled code asks for it.
+
+    Where gradients are recorded, each argument gets a leaf of its own.
+    """
+    if torch.is_grad_enabled():
+        return []
+    bases = [t._base for t in tensors if t._base is not None and t._base.requires_grad]  # noqa: SLF001  # no public name
+    counts = Counter(map(id, bases))
+    given = {id(t) for t in tensors}
+    common = {id(b): b for b in bases if counts[id(b)] > 1 and id(b) not in given}
+    return [b for b in common.values() if not isinstance(b, torch.nn.Parameter)]
 
 
 def same_form(a: torch.Tensor, b: torch.Tensor) -> bool:

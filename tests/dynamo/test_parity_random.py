@@ -119,6 +119,13 @@ SOUND = {
         statements=("x0.unsqueeze_(0)", "x0.add_(1)", "v1 = x1 * 2"),
         result="v1",
     ),
+    "arguments that are views of one leaf, one of them written to": Program(
+        inputs=("torch.randn((n, 3)).requires_grad_().t()", "x0[1:]"),
+        statements=("v0 = x1.sin()", "x0.add_(1)"),
+        result="v0",
+        mode="torch.no_grad()",
+        sizes=(2, 4),
+    ),
     "arguments that are differentiable views, one of them written to": Program(
         inputs=(NON_LEAF, "x0.t()", "x0.flatten()[1:]"),
         statements=("v0 = x1.clone()", "x0[x0 > 0] = 0", "v1 = x2 * 2"),
