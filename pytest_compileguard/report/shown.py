@@ -112,10 +112,14 @@ def said(finding: Finding) -> str:
     """Say a finding in one line: ``graph breaks 1, limit 0``."""
     if finding.metric in _SELF_EVIDENT:
         return finding.message
-    if finding.metric in _COUNTED and finding.status == "failed":
-        counts = f"{finding.observed}, baseline {finding.baseline}"
-        return f"{finding_label(finding)} {counts}: {finding.message}"
-    return f"{finding_label(finding)} {finding.message}"
+    return f"{finding_label(finding)} {numbered(finding)}"
+
+
+def numbered(finding: Finding) -> str:
+    """Give the message, with the counts of a fact that is worse than its baseline."""
+    if finding.metric not in _COUNTED or finding.status != "failed":
+        return finding.message
+    return f"{finding.observed}, baseline {finding.baseline}: {finding.message}"
 
 
 def finding_lines(findings: Sequence[Finding]) -> list[str]:

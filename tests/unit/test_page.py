@@ -17,6 +17,7 @@ from pytest_compileguard.finding import Verdict
 from pytest_compileguard.observation import Fallback, Mismatch, NotObserved, SpeedObservation
 from pytest_compileguard.report.contract import CheckReport, Report, read_report
 from pytest_compileguard.report.document import document
+from pytest_compileguard.report.markdown import markdown
 from pytest_compileguard.report.page import page
 from pytest_compileguard.report.plots import plots
 from pytest_compileguard.report.story import story
@@ -186,6 +187,16 @@ def test_plots_mark_what_the_speedup_is_held_to() -> None:
     assert marks["limit"].label == "limit 1.20x"
     assert marks["even"].x < marks["limit"].x < marks["speedup"].x < marks["baseline"].x
     assert drawn[1].band is not None
+
+
+def test_a_loss_against_the_baseline_shows_its_counts() -> None:
+    verdict = made.verdict_of(
+        compilation=made.compilation_with(made.SITE), max_graph_breaks=None, baseline=made.STORED
+    )
+    report = report_of(verdict)
+    counts = "1, baseline 0: recorded with torch"
+    assert f"<b>baseline graph breaks</b> {counts}" in page(report)
+    assert f"baseline graph breaks {counts}" in markdown(report)
 
 
 def test_a_report_of_nothing_is_a_page() -> None:
