@@ -29,6 +29,10 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 Origin = Literal["torch", "third party", "test", "package"]
 
 
+NO_CALL = "the test made no guarded call"
+"""Why nothing was observed of a target that was guarded and never called."""
+
+
 class NotObserved(Record, tag=True):
     """A phase that saw nothing, and why."""
 

@@ -19,6 +19,7 @@ from pytest_compileguard.finding import Artifacts
 from pytest_compileguard.isolation.ambient import random_state
 from pytest_compileguard.isolation.quiet import silenced
 from pytest_compileguard.observation import (
+    NO_CALL,
     CompileObservation,
     LaunchObservation,
     MemoryObservation,
@@ -146,7 +147,7 @@ class Check:
 
     def _compile_observation(self) -> CompileObservation | NotObserved:
         if not self.calls:
-            return NotObserved(reason="the test made no guarded call")
+            return NotObserved(reason=NO_CALL)
         if all(call.trace is None and call.compile_error is None for call in self.calls):
             problems = [call.problem for call in self.calls if call.problem]
             return NotObserved(reason=problems[0] if problems else "no call could be observed")

@@ -27,6 +27,7 @@ from pytest_compileguard.findings.wording import (
 )
 from pytest_compileguard.metrics import completed_recompiles, facts_of
 from pytest_compileguard.observation import (
+    NO_CALL,
     BreakSite,
     CompileObservation,
     Fallback,
@@ -49,6 +50,9 @@ _FALLBACK_REMEDIES: dict[FallbackKind, str] = {
     "hindered": "take away what is named: with it, compiled code says little of the target",
     "nothing_compiled": _LOOK_FOR_SWITCH,
 }
+
+
+_CALL_IT = "call what compileguard(target) returned, not the target itself"
 
 
 def compile_findings(plan: Plan, seen: CompileObservation | NotObserved) -> tuple[Finding, ...]:
@@ -94,8 +98,9 @@ def compile_problem(seen: CompileObservation | NotObserved) -> str | None:
 
 def _unobserved(seen: NotObserved) -> tuple[Finding, ...]:
     message = f"{NOTHING_COMPILED}: {seen.reason}"
+    remedy = _CALL_IT if seen.reason == NO_CALL else ""
     return (
-        Finding(metric="compiled", status="failed", message=message),
+        Finding(metric="compiled", status="failed", message=message, remedy=remedy),
         Finding(metric="graph_breaks", status="not_checked", message=NOTHING_COMPILED),
         Finding(metric="recompiles", status="not_checked", message=NOTHING_COMPILED),
     )

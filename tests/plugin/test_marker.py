@@ -400,6 +400,7 @@ def test_a_test_that_checks_nothing_fails(run_suite: RunSuite) -> None:
         [
             "the test is marked compile_check, but it guards no target: call compileguard(target)",
             "  compiled *nothing was compiled: the test made no guarded call",
+            "      call what compileguard(target) returned, not the target itself",
         ]
     )
     assert "Traceback" not in run.text
