@@ -202,6 +202,7 @@ class SideComparison:
         left = dict(compiled.accumulated)
         for path, expected in eager.accumulated:
             if expected is not None or left.get(path) is not None:
+                self.result.gradients += 1
                 place = f"{path}.grad"
                 self._leaf(place, left.get(path), expected, "mutation", form=False)
 

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytest_compileguard import dynamo
-from pytest_compileguard.isolation.ambient import random_state
 from pytest_compileguard.isolation.quiet import silenced
+from pytest_compileguard.isolation.surroundings import Scene
 from pytest_compileguard.observation import (
     Departure,
     Extreme,
@@ -101,7 +101,7 @@ class _Reruns:
         self._path = ""
         """The leaf that is followed through the stages: others may depart for their own reasons."""
         self._trials: list[Trial] = []
-        self._expected, self._drawn = self._eager()
+        self._expected, self._left = self._eager()
 
     def departure(self) -> Departure:
         """Make it depart again, then ask one stage after the other."""
@@ -163,10 +163,11 @@ class _Reruns:
         self._failed.scene.restore()
         with dynamo.inductor_configured(config), dynamo.tracing(self._failed.index, set()) as trace:
             side = again.run(self._failed.cotangents)
-        left, comparison = random_state(), self._failed.comparison()
+        left, comparison = self._failed.scene.now(), self._failed.comparison()
         comparison.compare(self._expected, side)
+        comparison.compare_surroundings(self._left.snapshot.values(), left.snapshot.values())
         told = side.error is None and not has_lazy_parameters(self._failed.snapshot)
-        if told and not left.same_tensors_drawn(self._drawn):
+        if told and not left.random.same_tensors_drawn(self._left.random):
             comparison.report_random_state()
         return _Rerun(
             side=side,
@@ -232,12 +233,12 @@ class _Reruns:
         exact = None if isinstance(reference, str) else reference.leaf(*about)
         return extreme(*pair, exact)
 
-    def _eager(self) -> tuple[Side, Any]:
+    def _eager(self) -> tuple[Side, Scene]:
         prepared = self._prepared()
         self._failed.scene.restore()
         with dynamo.eager_stance():
             side = prepared.run(self._failed.cotangents)
-        return side, random_state()
+        return side, self._failed.scene.now()
 
     def _prepared(self) -> Prepared:
         """Copies of the snapshot, which itself stays as it is."""

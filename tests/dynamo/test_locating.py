@@ -313,6 +313,32 @@ def scaled(x: torch.Tensor) -> torch.Tensor:
     return x * SCALE[0]
 
 
+STATE: dict[str, torch.Tensor] = {}
+
+
+class ByGlobal(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        STATE["k"] = x + (1 if torch.compiler.is_compiling() else 0)
+        return x * 2
+
+
+class ByClass(torch.nn.Module):
+    total = 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        ByClass.total += 2 if torch.compiler.is_compiling() else 1
+        return x * 2
+
+
+@pytest.mark.parametrize(
+    ("model", "path"),
+    ((ByGlobal, "tests.dynamo.test_locating.STATE['k']"), (ByClass, "ByClass.total")),
+)
+def test_difference_in_globals_and_classes(model: type[torch.nn.Module], path: str) -> None:
+    checked = check(model(), (torch.ones(3),), backend="aot_eager")
+    assert (departure_of(checked).stage, departure_of(checked).path) == ("eager", path)
+
+
 def test_rerun_meets_the_globals_that_the_call_met() -> None:
     guard = CompileGuard(
         nodeid="t.py::t",

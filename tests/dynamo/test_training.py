@@ -17,6 +17,7 @@ from pytest_compileguard.observation import (
     ParityObservation,
 )
 from pytest_compileguard.options import Options
+from pytest_compileguard.report.summary import summary_lines
 from pytest_compileguard.spec import CompileCheck
 from pytest_compileguard.verdict import judge
 from tests.conftest import RunSuite
@@ -131,6 +132,11 @@ def test_what_is_compared() -> None:
     assert isinstance(seen, ParityObservation)
     # One loss, 6 parameters with their gradients, 3 buffers, and the batch at least.
     assert seen.leaves_compared >= 1 + 2 * 6 + 3 + 2
+    assert seen.gradients_compared == 6
+    (said,) = (f.message for f in checked.verdict.findings if f.metric == "parity")
+    assert said == "1 of 1 call"
+    lines = [line.text for line in summary_lines([checked.verdict], width=80, verbosity=0)]
+    assert not any("no gradients" in line for line in lines)
 
 
 def test_models_that_the_test_compiles() -> None:
