@@ -307,6 +307,8 @@ class Reproduction(Record):
     """What has to be filled in before it runs."""
     problem: str = ""
     """Why it was not written."""
+    unshown: str = ""
+    """Why it can't show the difference, though it makes the call; empty: it can."""
 
 
 class ParityObservation(Record, tag=True):

@@ -45,6 +45,8 @@ def reproduction_lines(saved: Reproduction, departure: Departure | None = None) 
         return (f"no reproduction was saved: {saved.problem}",)
     if agrees_alone(departure):
         return (f"the call alone, which agrees, is saved: {saved.file}",)
+    if saved.unshown:
+        return (f"the call is saved, but can't show this ({saved.unshown}): {saved.file}",)
     missing = tuple(f"  to be filled in: {text}" for text in saved.missing)
     return (f"reproduce it: python {shlex.quote(saved.file)}", *missing)
 

@@ -27,6 +27,10 @@ _USABLE = 0.1
 """If more of eager's numbers than this are off from float64, rounding made them."""
 
 
+WRONG_BY_FLOAT64 = "wrong by float64, and too small for the absolute tolerance"
+"""How the message of such a difference begins."""
+
+
 def visible(dtype: torch.dtype) -> float:
     """Relative difference from which on a quiet number counts as another one."""
     return max(_VISIBLE, _EPSILONS * torch.finfo(dtype).eps)

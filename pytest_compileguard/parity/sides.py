@@ -15,7 +15,7 @@ from pytest_compileguard.parity.by_design import as_eager_would
 from pytest_compileguard.parity.comparison import IncomparableError, Tolerance, compare
 from pytest_compileguard.parity.errors_raised import same_error
 from pytest_compileguard.parity.leaves import Leaf, leaves_of
-from pytest_compileguard.parity.quiet import are_hidden, are_wrong, visible
+from pytest_compileguard.parity.quiet import WRONG_BY_FLOAT64, are_hidden, are_wrong, visible
 from pytest_compileguard.parity.reference import acquits, is_uneven, within_precision
 from pytest_compileguard.parity.side import GRADIENT_OF, Side
 from pytest_compileguard.parity.state import ABSENT, Twins, aliases, attribute_pairs, sharing_text
@@ -239,8 +239,7 @@ class SideComparison:
         if are_wrong(*leaves, exact, self._moved_leaves(path, kind), self._tolerance):
             found = compare(*leaves, Tolerance(visible(leaves[1].dtype), 0.0), form=False)
             told = "" if found is None else f": {found.message}"
-            message = f"wrong by float64, and too small for the absolute tolerance{told}"
-            self._report(path, kind, message)
+            self._report(path, kind, f"{WRONG_BY_FLOAT64}{told}")
 
     def _exact(self, path: str, kind: MismatchKind) -> torch.Tensor | None:
         """The leaf of the float64 run, if there is one."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import hashlib
 import inspect
 import pprint
 import re
 import types
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ from pytest_compileguard.isolation.tensors import is_leaf
 from pytest_compileguard.observation import Departure, Reproduction
 from pytest_compileguard.parity.comparison import Tolerance
 from pytest_compileguard.plan import OWN_BACKEND, Plan
-from pytest_compileguard.reproduction import script
+from pytest_compileguard.reproduction import script, surroundings
 from pytest_compileguard.reproduction.importing import Place, import_roots, place_of
 from pytest_compileguard.shadow.call import ComparedCall
 
@@ -55,15 +57,33 @@ def save(
     folder = root / safe_name(plan.key)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        failed.restore_parameters()
-        settings = _settings(failed, target, plan, folder, reference)
+        with _as_they_were(failed):
+            met = surroundings.met_by(failed, target)
+            problem = _saved(met.values, folder / "globals.pt")
+            met = met.forgotten() if problem else met
+            settings = _settings(failed, target, plan, folder, reference, met)
+        if problem:
+            settings["notes"].append(f"globals and classes are as imports make them: {problem}")
         file = folder / "reproduce.py"
         file.write_text(_program(settings, plan, departure), encoding="utf-8")
     except OSError as error:
         return Reproduction(file="", problem=f"can't write to {folder}: {error.strerror}")
     except Exception as error:  # noqa: BLE001  # the check has failed by what was found before
         return Reproduction(file="", problem=f"{type(error).__name__}: {error}")
-    return Reproduction(file=str(file), missing=tuple(settings["missing"]))
+    unshown = surroundings.why_unshown(failed.mismatches, met.unsaved)
+    return Reproduction(file=str(file), missing=tuple(settings["missing"]), unshown=unshown)
+
+
+@contextlib.contextmanager
+def _as_they_were(failed: ComparedCall) -> Iterator[None]:
+    """Give parameters, globals and classes what they held at the call."""
+    now = failed.scene.now()
+    failed.restore_parameters()
+    failed.scene.restore()
+    try:
+        yield
+    finally:
+        now.restore()
 
 
 def safe_name(key: str) -> str:
@@ -73,8 +93,13 @@ def safe_name(key: str) -> str:
     return f"{readable[-_MOST_IN_NAME:].strip('_')}-{digest}"
 
 
-def _settings(
-    failed: ComparedCall, target: Any, plan: Plan, folder: Path, reference: Any
+def _settings(  # all that a call consists of
+    failed: ComparedCall,
+    target: Any,
+    plan: Plan,
+    folder: Path,
+    reference: Any,
+    met: surroundings.Met,
 ) -> dict[str, Any]:
     missing: list[str] = []
     weights_only = _save_call(failed, folder / "call.pt", missing)
@@ -83,10 +108,8 @@ def _settings(
     if reference is not None:
         other = _save_target(reference, reference, folder / "reference.pt", missing)
     backend, arguments = _compile_arguments(plan, missing)
-    notes = []
-    if place is not None and failed.snapshot.target is not target:
-        notes.append(f"globals of {place[0]} are as its import makes them, not as they were")
-    modules = [place[0] if place else type(failed.snapshot.target).__module__]
+    modules = [module for module, _ in (*met.globals, *met.classes)]
+    modules += [place[0] if place else type(failed.snapshot.target).__module__]
     modules += [backend[0]] if backend else []
     modules += [] if reference is None else [other[0] if other else type(reference).__module__]
     modes = failed.ambient
@@ -103,10 +126,12 @@ def _settings(
             (cast.device_type, cast.enabled, _name(cast.dtype)) for cast in modes.autocast
         ],
         "default_dtype": _name(modes.dtype),
+        "globals": met.globals,
+        "classes": met.classes,
         "non_leaves": _non_leaves(failed),
         "weights_only": weights_only,
         "missing": missing,
-        "notes": notes,
+        "notes": [],
         "roots": import_roots(modules, folder),
         "torch": str(torch.__version__),
     }

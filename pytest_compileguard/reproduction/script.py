@@ -7,9 +7,14 @@ It needs torch and the code under test; a step of training needs pytest-compileg
 
 from __future__ import annotations
 
+import collections
 import contextlib
+import enum
+import functools
 import importlib
+import inspect
 import sys
+import types
 from collections.abc import Iterator, Mapping
 from functools import reduce
 from pathlib import Path
@@ -20,6 +25,9 @@ import torch
 SETTINGS: dict[str, Any] = {}
 
 HERE = Path(__file__).resolve().parent
+ABSENT = object()
+RAISED = ("exception", "exception in backward")
+PLAIN = (bool, int, str, bytes, type(None), set, frozenset, enum.Enum, torch.dtype, torch.device)
 
 
 def main() -> int:
@@ -55,6 +63,7 @@ def side(target: Any, *, compiled: bool = False) -> dict[str, Any]:
         made = compile_by(lambda part: torch.compile(part, **arguments))
     args = [fresh(arg, index) for index, arg in enumerate(saved["args"])]
     kwargs = {name: fresh(arg, name) for name, arg in saved["kwargs"].items()}
+    meet_surroundings()
     torch.set_rng_state(saved["rng"])
     for index, state in enumerate(saved["cuda_rng"]):
         torch.cuda.set_rng_state(state, index)
@@ -63,28 +72,46 @@ def side(target: Any, *, compiled: bool = False) -> dict[str, Any]:
 
 
 def called(made: Any, target: Any, args: list[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Call it and differentiate what comes out."""
-    inputs = dict(leaves([*args, kwargs], "argument"))
-    owned = state_of(target)
+    """Call it and differentiate what comes out; what it gives, and what it leaves."""
+    before = {**dict(leaves([*args, kwargs], "argument")), **state_of(target)}
     values: dict[str, Any] = {}
+    outputs: dict[str, Any] = {}
     try:
         outputs = dict(leaves(made(*args, **kwargs), "output"))
     except Exception as error:  # noqa: BLE001  # compared with what the other side raises
-        return {"exception": f"{type(error).__name__}"}
+        values["exception"] = kind_of(error)
+    inputs = dict(leaves([*args, kwargs], "argument"))
+    after = {**inputs, **state_of(target)}
     values |= outputs
-    ends = {n: t for n, t in {**inputs, **owned}.items() if differentiable(t)}
-    starts = [
-        t for t in {**outputs, **inputs}.values() if differentiable(t) and t.grad_fn is not None
-    ]
-    if torch.is_grad_enabled() and starts and ends:
-        weights = [weight(number, start) for number, start in enumerate(starts)]
-        with contextlib.suppress(RuntimeError):  # the call ran backward itself
-            found = torch.autograd.grad(starts, list(ends.values()), weights, allow_unused=True)
-            values |= {f"gradient of {n}": g for n, g in zip(ends, found, strict=True)}
-    values |= {f"{name} after the call": value for name, value in {**inputs, **owned}.items()}
-    values |= {f"{n}.grad": t.grad for n, t in owned.items() if t.is_leaf and t.grad is not None}
-    values |= {f"memory of {n}": sharing(t, {**inputs, **owned}) for n, t in outputs.items()}
-    return values | {"random numbers drawn": torch.get_rng_state()}
+    values |= gradients({**outputs, **inputs}, before)
+    values |= {f"{name} after the call": value for name, value in after.items()}
+    ends = {n: t for n, t in {**outputs, **before, **after}.items() if isinstance(t, torch.Tensor)}
+    values |= {f"{n}.grad": t.grad for n, t in ends.items() if t.is_leaf and t.grad is not None}
+    values |= {f"memory of {n}": others for n, others in sharing({**after, **outputs}).items()}
+    drawn = [torch.get_rng_state()]
+    drawn += torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
+    return values | {f"random numbers drawn ({at})": state for at, state in enumerate(drawn)}
+
+
+def gradients(results: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
+    """Gradients of what a call gave by what it was given and what it met."""
+    starts = [t for t in results.values() if differentiable(t) and t.grad_fn is not None]
+    ends = {name: t for name, t in before.items() if differentiable(t)}
+    if not torch.is_grad_enabled() or not starts or not ends:
+        return {}
+    weights = [weight(number, start) for number, start in enumerate(starts)]
+    try:
+        found = torch.autograd.grad(starts, list(ends.values()), weights, allow_unused=True)
+    except Exception as error:  # noqa: BLE001  # compared with what the other side raises
+        ran = "backward through the graph a second time" in str(error)  # by the call itself
+        return {} if ran else {"exception in backward": kind_of(error)}
+    return {f"gradient of {n}": g for n, g in zip(ends, found, strict=True)}
+
+
+def kind_of(error: Exception) -> str:
+    """The type of an error; of one that torch wrapped, the type of that."""
+    wrapped = error.__cause__ if type(error).__name__ == "TorchRuntimeError" else None
+    return type(wrapped or error).__name__
 
 
 def results(values: dict[str, Any], others: dict[str, Any]) -> dict[str, Any]:
@@ -93,71 +120,167 @@ def results(values: dict[str, Any], others: dict[str, Any]) -> dict[str, Any]:
         name: value
         for name, value in values.items()
         if name == "exception"
-        or (name.startswith("output") and not name.endswith(" after the call"))
-        or name.startswith("argument[")
+        or (name.startswith("output") and not name.endswith((" after the call", ".grad")))
+        or (name.startswith("argument[") and not name.endswith(".grad"))
         or (name.startswith("gradient of ") and name in others)
     }
 
 
 def compared(actual: dict[str, Any], expected: dict[str, Any], against: str = "eager") -> list[str]:
     """Say in which values the two sides differ."""
-    names = dict.fromkeys([*expected, *actual])
-    texts = (
-        (name, difference(name, actual.get(name), expected.get(name), against)) for name in names
-    )
+    raised = [name for name in RAISED if name in {**actual, **expected}]
+    if any(actual.get(name) != expected.get(name) for name in raised):
+        pairs = ((n, actual.get(n, "nothing"), expected.get(n, "nothing")) for n in raised)
+        return [f"{n}: compiled raises {a}, {against} raises {e}" for n, a, e in pairs]
     place = "" if against == "eager" else f" against the {against}"
-    return [f"{name}{place}: {text}" for name, text in texts if text]
+    found = []
+    for name in dict.fromkeys([*expected, *actual]):
+        pair = actual.get(name, ABSENT), expected.get(name, ABSENT)
+        if text := difference(name, *pair, against):
+            found.append(f"{name}{place}: {text}")
+    return found
 
 
 def difference(name: str, actual: Any, expected: Any, against: str) -> str:
-    """Say how two values differ; empty if they agree."""
-    tensors = isinstance(actual, torch.Tensor), isinstance(expected, torch.Tensor)
-    if not all(tensors):
-        same = not any(tensors) and (actual is expected or repr(actual) == repr(expected))
-        return "" if same else f"compiled {actual!r}, {against} {expected!r}"
+    """Say how two values differ; empty if they agree, or if nothing can tell."""
     strict = against == "eager"
-    if strict and actual.requires_grad != expected.requires_grad:
-        return f"requires_grad: compiled {actual.requires_grad}, eager {expected.requires_grad}"
-    # Where the test says nothing, torch.testing decides.
-    rtol, atol = SETTINGS["tolerances"].get(str(expected.dtype), (None, None))
+    tensors = isinstance(actual, torch.Tensor) and isinstance(expected, torch.Tensor)
+    if name.startswith("gradient of ") and expected is None and isinstance(actual, torch.Tensor):
+        expected = torch.zeros_like(actual)  # what is no part of a graph may have a gradient of 0
+        tensors = True
+    if type(actual) is not type(expected) and (not tensors or (strict and is_result(name))):
+        return f"compiled {shown(actual)}, {against} {shown(expected)}"
+    if tensors and actual.requires_grad != expected.requires_grad:
+        return f"requires_grad: compiled {actual.requires_grad}, {against} {expected.requires_grad}"
+    if tensors or isinstance(expected, float | complex) or hasattr(expected, "__array__"):
+        return far(actual, expected, strides=strict and is_result(name))
+    same = not isinstance(expected, PLAIN) or actual == expected
+    return "" if same else f"compiled {shown(actual)}, {against} {shown(expected)}"
+
+
+def is_result(name: str) -> bool:
+    """Whether a value is what the call returns, whose form counts."""
+    return name.startswith("output") and not name.endswith(" after the call")
+
+
+def far(actual: Any, expected: Any, *, strides: bool) -> str:
+    """Say by how much numbers differ; where the test says nothing, torch.testing decides."""
+    tensors = isinstance(expected, torch.Tensor)
+    kind = str(expected.dtype) if tensors else "torch.float64"
+    rtol, atol = SETTINGS["tolerances"].get(kind, (None, None))
+    if tensors:
+        strides = strides and expected.layout == torch.strided and expected.numel() > 0
+        actual, expected = actual.detach(), expected.detach()
     try:
         torch.testing.assert_close(
-            actual.detach(),
-            expected.detach(),
-            equal_nan=True,
-            check_stride=strict and name.startswith("output") and expected.numel() > 0,
-            rtol=rtol,
-            atol=atol,
+            actual, expected, equal_nan=True, check_stride=strides, rtol=rtol, atol=atol
         )
     except AssertionError as error:
         return str(error)
+    except (TypeError, ValueError):  # no numbers
+        return ""
     return ""
 
 
-def leaves(value: Any, name: str, depth: int = 0) -> Iterator[tuple[str, Any]]:
-    """Take nested values apart."""
-    if isinstance(value, Mapping):
-        parts = {f"[{key!r}]": part for key, part in value.items()}
-    elif isinstance(value, list | tuple):
-        parts = {f"[{index}]": part for index, part in enumerate(value)}
-    elif isinstance(value, torch.Tensor) or callable(value) or not hasattr(value, "__dict__"):
-        parts = None
-    else:
-        parts = {f".{key}": part for key, part in vars(value).items()}
-    if parts is None or depth > 8:  # noqa: PLR2004  # deeper than anybody nests
+def shown(value: Any) -> str:
+    """A value, or of one that takes many lines, its kind."""
+    if value is ABSENT:
+        return "nothing"
+    if isinstance(value, torch.Tensor):
+        return f"a {type(value).__name__} of {list(value.shape)}"
+    return repr(value) if isinstance(value, (*PLAIN, float, complex)) else type(value).__name__
+
+
+def leaves(
+    value: Any, name: str, seen: set[int] | None = None, depth: int = 0
+) -> Iterator[tuple[str, Any]]:
+    """Take nested values apart; with ``seen``, each object once, and modules and functions too."""
+    found = parts(value, deep=seen is not None)
+    if found is None or depth > (8 if seen is None else 200):  # deeper than anybody nests
         yield name, value
         return
-    for key, part in parts.items():
-        yield from leaves(part, name + key, depth + 1)
+    if seen is not None:
+        if id(value) in seen:
+            return
+        seen.add(id(value))
+    yield f"{name} (type)", type(value).__qualname__
+    for key, part in found.items():
+        yield from leaves(part, (name + key).lstrip("."), seen, depth + 1)
 
 
-def state_of(target: Any) -> dict[str, torch.Tensor]:
-    """Parameters and buffers of a module, or of that which a method or step belongs to."""
-    owner = getattr(target, "__self__", getattr(target, "model", target))
-    owner = target if isinstance(target, torch.nn.Module) else owner
-    if not isinstance(owner, torch.nn.Module):
-        return {}
-    return {**dict(owner.named_parameters()), **dict(owner.named_buffers())}
+def parts(value: Any, *, deep: bool) -> dict[str, Any] | None:
+    """What a value consists of, by name; ``None`` if it is not taken apart."""
+    if isinstance(value, Mapping):
+        keys = enumerate(value)  # an optimizer's are parameters
+        names = [at if isinstance(key, torch.Tensor) else repr(key) for at, key in keys]
+        return {f"[{name}]": part for name, part in zip(names, value.values(), strict=True)}
+    if isinstance(value, list | tuple | collections.deque):
+        return {f"[{index}]": part for index, part in enumerate(value)}
+    if isinstance(value, torch.Tensor | type | types.ModuleType | types.FunctionType | enum.Enum):
+        return None
+    if callable(value) and not deep:
+        return None
+    if isinstance(value, types.MethodType):
+        found: dict[str, Any] = {"": value.__self__}
+    elif isinstance(value, functools.partial):
+        found = {"": value.func, ".args": value.args, ".keywords": value.keywords}
+    else:
+        found = attributes(value)
+    return found or None
+
+
+def attributes(value: Any) -> dict[str, Any]:
+    """Attributes in the dictionary of an object and in slots, less the marks of the compiler."""
+    found = dict(getattr(value, "__dict__", {}))
+    for kind in type(value).__mro__ if type(value).__module__ != "builtins" else ():
+        slots = [n for n, v in vars(kind).items() if isinstance(v, types.MemberDescriptorType)]
+        found |= {name: getattr(value, name, None) for name in slots}
+    for part in ("_parameters", "_buffers", "_modules"):
+        found |= found.pop(part, {}) if isinstance(value, torch.nn.Module) else {}
+    marks = ("_compiled_call_impl", "_is_torch_compile")
+    return {
+        f".{name}": part
+        for name, part in found.items()
+        if name not in marks and not name.startswith("_torchdynamo_")
+    }
+
+
+def state_of(target: Any) -> dict[str, Any]:
+    """What a target keeps, and the globals and class attributes that it uses, by name."""
+    seen: set[int] = set()
+    found = {} if isinstance(target, types.FunctionType) else dict(leaves(target, "", seen))
+    for name, (owner, attribute) in places().items():
+        if attribute in vars(owner):
+            found |= dict(leaves(vars(owner)[attribute], name, seen))
+    return found
+
+
+def places() -> dict[str, tuple[Any, str]]:
+    """Where the target may keep state outside of itself: module or class, and name."""
+    found = {f"{m}.{n}": (importlib.import_module(m), n) for m, n in SETTINGS["globals"]}
+    for place in SETTINGS["classes"]:
+        kind = imported(place)
+        names = [n for n, v in vars(kind).items() if not n.startswith("__") and is_kept(v)]
+        found |= {f"{kind.__name__}.{name}": (kind, name) for name in names}
+    return found
+
+
+def is_kept(value: Any) -> bool:
+    """Whether a part of a class is state, no function or the like."""
+    descriptor = hasattr(type(value), "__get__") and not isinstance(value, torch.Tensor)
+    return not descriptor and not isinstance(value, type) and not inspect.isbuiltin(value)
+
+
+def meet_surroundings() -> None:
+    """Give globals and classes what the call met in them."""
+    if not SETTINGS["globals"] and not SETTINGS["classes"]:
+        return
+    start = torch.load(HERE / "globals.pt", weights_only=False)
+    for name, (owner, attribute) in places().items():
+        if name in start:
+            setattr(owner, attribute, start[name])
+        elif attribute in vars(owner):
+            delattr(owner, attribute)
 
 
 def differentiable(value: Any) -> bool:
@@ -172,10 +295,16 @@ def weight(number: int, output: torch.Tensor) -> torch.Tensor:
     return drawn.to(device=output.device, dtype=output.dtype)
 
 
-def sharing(value: Any, others: dict[str, Any]) -> list[str]:
-    """Names of the tensors that a value shares memory with."""
-    place = memory(value)
-    return [name for name, other in others.items() if place and memory(other) == place]
+def sharing(tensors: dict[str, Any]) -> dict[str, str]:
+    """For each tensor, names of the others that it shares memory with."""
+    together: dict[int, set[str]] = {}
+    places = {name: memory(tensor) for name, tensor in tensors.items()}
+    for name, place in places.items():
+        if place is not None:
+            together.setdefault(place, set()).add(name)
+    empty: set[str] = set()
+    others = {n: sorted(together.get(p or 0, empty) - {n}) for n, p in places.items()}
+    return {n: f"with {', '.join(found)}" if found else "its own" for n, found in others.items()}
 
 
 def memory(value: Any) -> int | None:

@@ -275,7 +275,8 @@ class Shadow:
         if self._other is not None:
             other = self._other.compare(made, expected, actual, failed)
         if made.parity.mismatches:
-            self._keep(failed, sound=sound)
+            differs = dataclasses.replace(failed, mismatches=tuple(made.parity.mismatches))
+            self._keep(differs, sound=sound)
         if expected.error is None:
             self.last = Timeable(
                 call=made.index,

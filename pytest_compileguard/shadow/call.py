@@ -18,6 +18,7 @@ from pytest_compileguard.isolation.mirror import Mirror
 from pytest_compileguard.isolation.quiet import silenced
 from pytest_compileguard.isolation.surroundings import Scene
 from pytest_compileguard.isolation.widening import Widening
+from pytest_compileguard.observation import Mismatch
 from pytest_compileguard.parity.comparison import IncomparableError, Tolerance, compare
 from pytest_compileguard.parity.draws import Draw, Recording, Replaying, UnrepeatableError
 from pytest_compileguard.parity.gradients import Cotangents, NamedTensor
@@ -89,6 +90,8 @@ class ComparedCall:
     """Of the coarsest type of 16 bits that the graphs compute in, as under autocast; 0: in none."""
     parameters: tuple[tuple[torch.Tensor, torch.Tensor], ...] = ()
     """Shared parameters, and what they held; on the host, as the device may be full."""
+    mismatches: tuple[Mismatch, ...] = ()
+    """In what its two sides differ."""
     draws: dict[int, list[Draw] | str] = field(default_factory=dict)
     """Random numbers that it draws by a target, or why they can't be had; by its identity."""
 

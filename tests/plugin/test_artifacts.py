@@ -7,9 +7,11 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
+from pytest_compileguard.observation import MismatchKind
 from pytest_compileguard.reproduction.saving import safe_name
 from tests.conftest import Run, RunSuite
 
@@ -122,7 +124,7 @@ SHOWN = {
         "gradient of linear.weight: Tensor-likes"
     ),
     "compileguard(counting, backend=forgetful)(ones(3), ones(1))": "argument[1] after the call",
-    "compileguard(flat, backend=copied)(ones(2, 3))": "memory of output: compiled []",
+    "compileguard(flat, backend=copied)(ones(2, 3))": "memory of output: compiled 'its own'",
     "compileguard(two_faced, backend='aot_eager', dynamic=False)(ones(2))": "output: Tensor-likes",
     "m = Net(); compileguard.training(m, torch.optim.SGD(m.parameters(), lr=1), total, "
     "backend=wrong_gradient)({'x': {'in': ones(2, 3)}})": "linear.weight.grad: Tensor-likes",
@@ -158,6 +160,176 @@ def test_program_finds_no_difference_once_the_fault_is_mended(run_suite: RunSuit
     Path("library.py").write_text(LIBRARY.replace("out * 1.5", "out * 1"), encoding="utf-8")
     ((code, text),) = reproduced(saved["reproduction"]["file"])
     assert (code, text.splitlines()[-1]) == (0, "no difference")
+
+
+KINDS = {
+    # Another structure, or another form.
+    "compileguard(pair)(ones(3))": "output (type): compiled 'list', eager 'tuple'",
+    "compileguard(typed)(ones(3))": "output: The values for attribute 'dtype' do not match",
+    "compileguard(strided)(ones(3, 2))": "output: The values for attribute 'stride()'",
+    "compileguard(severed)(ones(3, requires_grad=True))": "requires_grad: compiled False, eager",
+    # State of the target, of its arguments and of what surrounds it.
+    "compileguard(Counting())(ones(3))": "n after the call: compiled 2, eager 1",
+    "compileguard(Keeping())(ones(3))": "items[0] after the call: Tensor-likes are not close",
+    "compileguard(Buffered())(ones(3))": "seen after the call: Tensor-likes are not close",
+    "compileguard(Naming())(ones(3))": "new after the call: compiled 1, eager nothing",
+    "compileguard(Shared())(ones(3))": "Shared.total after the call: compiled 2, eager 1",
+    "STATE['k'] = ones(3); compileguard(Global())(ones(3)); STATE['k'] = torch.zeros(3)": (
+        "library.STATE['k'] after the call: Tensor-likes are not close"
+    ),
+    "STATE['k'] = ones(3); compileguard(plain)(ones(3)); STATE.clear()": (
+        "library.STATE['k'] after the call: Tensor-likes are not close"
+    ),
+    "compileguard(adding)(ones(3))": "argument[0] after the call: Tensor-likes",
+    "compileguard(viewed)(ones(3))": "memory of output: compiled 'its own', eager 'with argument",
+    "compileguard(drawing)(ones(3))": "random numbers drawn (0): Tensor-likes",
+    # Gradients.
+    "compileguard(missing)(ones(3, requires_grad=True), ones(3, requires_grad=True))": (
+        "gradient of argument[1]: compiled None, eager a Tensor of [3]"
+    ),
+    "compileguard(other)(ones(3, requires_grad=True))": "gradient of argument[0]: Tensor-likes",
+    "compileguard(backward)(ones(3, requires_grad=True))": "argument[0].grad: Tensor-likes",
+    "m = Counting(); compileguard.training(m, torch.optim.SGD(m.parameters(), lr=1), torch.sum)"
+    "(ones(3))": "model.n after the call: compiled 2, eager 1",
+    "suppressed(compileguard(raising))(ones(3))": (
+        "exception: compiled raises nothing, eager raises ValueError"
+    ),
+}
+TWO_FACED = """
+import contextlib
+import torch
+from torch import nn
+
+STATE = {}
+
+def compiling():
+    return torch.compiler.is_compiling()
+
+def suppressed(guarded):
+    def call(x):
+        with contextlib.suppress(ValueError):
+            guarded(x)
+    return call
+
+def pair(x):
+    return [x, x + 1] if compiling() else (x, x + 1)
+
+def typed(x):
+    return x.double() if compiling() else x * 1
+
+def strided(x):
+    return (x * 2).t().contiguous().t() if compiling() else x * 2
+
+def severed(x):
+    return (x * 2).detach() if compiling() else x * 2
+
+def plain(x):
+    STATE["k"] = STATE["k"] * (3 if compiling() else 2)
+    return x * 2
+
+def adding(x):
+    x += 2 if compiling() else 1
+    return x * 2
+
+def viewed(x):
+    return x.view(-1).clone() if compiling() else x.view(-1)
+
+def drawing(x):
+    if compiling():
+        torch.rand(2)
+    return x * 2
+
+def missing(x, y):
+    return x * 2 + (y.detach() if compiling() else y)
+
+def other(x):
+    return x * 2 + (0 if compiling() else x - x.detach())
+
+def backward(x):
+    (x * (3 if compiling() else 2)).sum().backward()
+    return x.detach() * 2
+
+def raising(x):
+    if compiling():
+        return x * 2
+    raise ValueError("no")
+
+class Net(nn.Module):
+    total = 0
+
+    def __init__(self):
+        super().__init__()
+        self.n = 0
+        self.items = []
+        self.scale = nn.Parameter(torch.ones(3))
+        self.register_buffer("seen", torch.zeros(3))
+
+    def forward(self, x):
+        self.leave(x, 2 if compiling() else 1)
+        return x * self.scale
+
+class Counting(Net):
+    def leave(self, x, count):
+        self.n += count
+
+class Keeping(Net):
+    def leave(self, x, count):
+        self.items.append(x * count)
+
+class Buffered(Net):
+    def leave(self, x, count):
+        self.seen += count
+
+class Naming(Net):
+    def leave(self, x, count):
+        if count == 2:
+            self.new = 1
+
+class Shared(Net):
+    total = 0
+
+    def leave(self, x, count):
+        Shared.total += count
+
+class Global(Net):
+    def leave(self, x, count):
+        STATE["k"] = STATE["k"] * count + x
+"""
+
+
+def test_each_kind_of_difference_is_shown_until_it_is_mended(run_suite: RunSuite) -> None:
+    marked = SUITE.replace("def test", "@pytest.mark.compile_check(backend='aot_eager')\ndef test")
+    tests = [
+        marked.format(body=body).replace("test_it", f"test_{number:02}")
+        for number, body in enumerate(KINDS)
+    ]
+    arguments = ("--compileguard-artifacts=saved", "--compileguard-no-locate")
+    run = run_suite("import pytest\n" + "".join(tests), *arguments, library=TWO_FACED)
+    run.result.assert_outcomes(failed=len(KINDS))
+    seen = [check["mismatches"] for check in run.checks]
+    assert {m["kind"] for found in seen for m in found} == set(get_args(MismatchKind))
+    saved = [check["reproduction"] for check in run.checks]
+    assert not any(one["unshown"] for one in saved)
+
+    told = reproduced(*(one["file"] for one in saved))
+    for body, (code, text) in zip(KINDS, told, strict=True):
+        assert (code, KINDS[body] in text) == (1, True), (body, text)
+    mended = TWO_FACED.replace("torch.compiler.is_compiling()", "False")
+    Path("library.py").write_text(mended, encoding="utf-8")
+    told = reproduced(*(one["file"] for one in saved))
+    assert [code for code, _ in told] == [0] * len(KINDS), told
+
+
+def test_what_the_program_cannot_show_is_not_offered_as_a_reproduction(
+    run_suite: RunSuite,
+) -> None:
+    library = TWO_FACED + "\nSTATE['function'] = lambda: 1\n"
+    body = "STATE['k'] = ones(3); compileguard(plain, backend='aot_eager')(ones(3))"
+    run = run_suite(SUITE.format(body=body), "--compileguard-artifacts=saved", library=library)
+    run.result.assert_outcomes(failed=1)
+    text = "*the call is saved, but can't show this (what STATE['k'] belongs to can't be saved): *"
+    run.result.stdout.fnmatch_lines([text.replace("[", "[[]")])
+    run.result.stdout.no_fnmatch_line("*reproduce it*")
 
 
 def test_what_cannot_be_found_by_name_is_said_to_be_missing(run_suite: RunSuite) -> None:

@@ -50,5 +50,9 @@ def test_reproduction() -> None:
         "reproduce it: python 'a b/reproduce.py'",
         "  to be filled in: the target",
     )
+    unshown = Reproduction(file="reproduce.py", unshown="STATE can't be saved")
+    assert reproduction_lines(unshown) == (
+        "the call is saved, but can't show this (STATE can't be saved): reproduce.py",
+    )
     failed = Reproduction(file="", problem="no space")
     assert reproduction_lines(failed) == ("no reproduction was saved: no space",)

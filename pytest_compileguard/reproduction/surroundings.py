@@ -1,0 +1,96 @@
+"""Names the globals and class attributes that a failing call met, so that they can be saved."""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pytest_compileguard.isolation.functions import stateful_names
+from pytest_compileguard.isolation.snapshot import MISSING
+from pytest_compileguard.observation import Mismatch
+from pytest_compileguard.parity.quiet import WRONG_BY_FLOAT64
+from pytest_compileguard.reproduction.importing import Place, place_of
+from pytest_compileguard.shadow.call import ComparedCall
+from pytest_compileguard.target import plain_functions
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Met:
+    """State that belongs neither to the target nor to its arguments."""
+
+    globals: list[Place]
+    """Module and name."""
+    classes: list[Place]
+    """Those whose attributes count."""
+    values: dict[str, Any]
+    """What was bound, by ``module.name`` and ``Class.name``."""
+    unsaved: list[str]
+    """Those that another process would not find, or that can't be saved."""
+
+    def forgotten(self) -> Met:
+        """The same with nothing saved."""
+        return Met(globals=[], classes=[], values={}, unsaved=[*self.unsaved, *self.values])
+
+
+def met_by(failed: ComparedCall, target: Any) -> Met:
+    """Find what a call met."""
+    met = Met(globals=[], classes=[], values={}, unsaved=[])
+    for place, value in failed.scene.snapshot.bound:
+        if isinstance(place.owner, dict):
+            _add_global(met, place.owner, place.name, value)
+        else:
+            _add_class(met, place.owner, place.path, value)
+    twin = failed.snapshot.target
+    if isinstance(twin, types.FunctionType) and twin is not target:
+        _add_own(met, target, twin)
+    return met
+
+
+def _add_own(met: Met, target: Any, twin: types.FunctionType) -> None:
+    """Add the globals of the target's own file, of which its copy has copies."""
+    space = getattr(target, "__globals__", None)
+    for function in plain_functions(target):
+        for name in stateful_names(function) if function.__globals__ is space else ():
+            value = twin.__globals__.get(name, MISSING)
+            if not isinstance(value, types.FunctionType):
+                _add_global(met, function.__globals__, name, value)
+
+
+def _add_global(met: Met, space: dict[str, Any], name: str, value: Any) -> None:
+    module = str(space.get("__name__", ""))
+    path, found = f"{module}.{name}", sys.modules.get(module)
+    if module == "__main__" or found is None or vars(found) is not space:
+        met.unsaved.append(path)
+        return
+    met.globals.append((module, name))
+    if value is not MISSING:
+        met.values[path] = value
+
+
+def _add_class(met: Met, kind: type, path: str, value: Any) -> None:
+    place = place_of(kind)
+    if place is None:
+        met.unsaved.append(path)
+        return
+    if place not in met.classes:
+        met.classes.append(place)
+    met.values[path] = value
+
+
+def why_unshown(mismatches: Sequence[Mismatch], unsaved: Sequence[str]) -> str:
+    """Say why the program can't show any of the differences; empty if it can show one."""
+    reasons = [_why_unshown(mismatch, unsaved) for mismatch in mismatches]
+    return reasons[0] if reasons and all(reasons) else ""
+
+
+def _why_unshown(mismatch: Mismatch, unsaved: Sequence[str]) -> str:
+    if WRONG_BY_FLOAT64 in mismatch.message:
+        return "it has no float64 reference, which alone tells them from rounding"
+    # A global of the target's own file goes by its bare name.
+    names = (*unsaved, *(name.rpartition(".")[2] for name in unsaved))
+    if any(mismatch.path == n or mismatch.path.startswith((f"{n}[", f"{n}.")) for n in names):
+        return f"what {mismatch.path} belongs to can't be saved"
+    return ""
