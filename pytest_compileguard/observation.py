@@ -327,6 +327,8 @@ class ParityObservation(Record, tag=True):
     """Where the first failing call departs; ``None``: no call failed."""
     reproduction: Reproduction | None = None
     """What was saved of that call; ``None``: nobody asked for it."""
+    asking: tuple[CodeLine, ...] = ()
+    """Lines of the target's own code that ask whether it is compiled, if a call failed."""
 
 
 Clock = Literal["wall", "device"]

@@ -13,6 +13,7 @@ import msgspec
 
 from pytest_compileguard import dynamo
 from pytest_compileguard.artifacts.saving import save_artifacts
+from pytest_compileguard.compile_branches import compile_branches
 from pytest_compileguard.errors import CompileGuardError, SpecError
 from pytest_compileguard.facts import gather_facts
 from pytest_compileguard.finding import Artifacts
@@ -183,7 +184,12 @@ class Check:
             return parity
         departure = self._shadow.locate(self.plan)
         saved = self._shadow.save(self.plan, departure)
-        return msgspec.structs.replace(parity, departure=departure, reproduction=saved)
+        return msgspec.structs.replace(
+            parity,
+            departure=departure,
+            reproduction=saved,
+            asking=compile_branches(self.target),
+        )
 
     def _warm(
         self, compiled: CompileObservation | NotObserved, parity: ParityObservation | NotObserved

@@ -103,6 +103,28 @@ def own_functions(target: Any) -> tuple[types.FunctionType, ...]:
     return tuple(found.values())
 
 
+def every_function(target: Any) -> tuple[types.FunctionType, ...]:
+    """Functions that may run when a target is called: with all methods of its objects."""
+    found: dict[types.CodeType, types.FunctionType] = {}
+    for function in (*_functions(target), *_methods(target)):
+        _follow(function, found)
+    return tuple(map(_plain, found.values()))
+
+
+def _methods(target: Any) -> Iterator[Any]:
+    while isinstance(target, functools.partial):
+        target = target.func
+    owner = target.model if isinstance(target, TrainingStep) else target
+    owner = getattr(owner, "__self__", owner)
+    if isinstance(owner, types.FunctionType | type):
+        return
+    parts = owner.modules() if hasattr(owner, "modules") else (owner,)
+    kinds = dict.fromkeys(kind for part in parts for kind in type(part).__mro__)
+    for kind in kinds:
+        if not _is_torch(kind):
+            yield from (part for part in vars(kind).values() if callable(part))
+
+
 def _functions(target: Any) -> Iterator[Any]:
     """The functions that calling a target begins with."""
     while isinstance(target, functools.partial):

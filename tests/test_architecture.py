@@ -42,6 +42,7 @@ ROOMS: dict[str, Room] = {
     "log_capture": Room(),
     "training_step": Room(),
     "target": Room(),
+    "compile_branches": Room(),
     "trace/guard_text": Room(),
     "trace/break_text": Room(),
     "trace/compiles": Room(),

@@ -9,7 +9,7 @@ from pytest_compileguard.findings.departure_text import (
     reproduction_lines,
 )
 from pytest_compileguard.findings.limit import NOTHING_COMPILED
-from pytest_compileguard.findings.wording import call_text, counted, first_of
+from pytest_compileguard.findings.wording import call_text, counted, first_of, frame_text
 from pytest_compileguard.observation import (
     CompileObservation,
     Mismatch,
@@ -21,12 +21,26 @@ from pytest_compileguard.observation import (
 _MOST_MISMATCHES = 5
 _OF_NUMBERS: tuple[MismatchKind, ...] = ("value", "gradient", "mutation")
 _IF_ROUNDING = "if this is rounding, widen rtol= and atol="
-_SEEK = "seek code that asks whether it is compiled"
+_SEEK = "seek code that asks whether it is compiled, torch.compiler.is_compiling()"
+_TRACED = "Python code runs differently while it is traced"
+_PERHAPS = "code may run differently while it is compiled"
+_ASK = "torch.compiler.is_compiling(): let both branches do the same"
 _MEND = "mend the target, which computes something else than the reference"
-_REMEDIES: dict[MismatchKind, str] = {
-    "aliasing": "return a clone where callers must not see later writes",
-    "exception": "one side raised: make it compile, or make both sides raise the same",
+_REPORT = "keep this code out of the graph by torch.compiler.disable, and report it to PyTorch"
+_OPERATOR = "seek a custom operator whose schema or fake kernel hides what it aliases or writes"
+_IN_BACKEND = "mend the backend, which computes something else than the graph that it is given"
+_AT_STAGE = {
+    "eager": f"{_TRACED}: {_SEEK}, and what it reads of objects that no graph holds",
+    "aot_eager": f"{_OPERATOR}; else {_REPORT}",
+    "aot_eager_decomp_partition": f"{_OPERATOR}; else {_REPORT}",
+    "inductor": _REPORT,
 }
+_OF_FORM: dict[MismatchKind, str] = {
+    "aliasing": "return a clone where callers must not see later writes",
+    "exception": "raise by torch._check, which a graph keeps, or outside of what is compiled",
+    "kind": "ask for the form that callers need: a dtype, contiguous(), detach()",
+}
+"""What to do about faults of form, where numbers agree."""
 
 
 def parity_findings(
@@ -90,22 +104,40 @@ def _differs(seen: ParityObservation, calls: int) -> Finding:
 def _remedies(seen: ParityObservation) -> tuple[str, ...]:
     own = [m for m in seen.mismatches if m.eager_agrees is False]
     others = [m for m in seen.mismatches if m.eager_agrees is not False]
-    of_own = (_of_numbers(own, _MEND) or (_MEND,)) if own else ()
+    of_own = (_if_rounding(own, _MEND),) if own else ()
+    return (*of_own, *(_of_others(others, seen) if others else ()))
+
+
+def _of_others(mismatches: list[Mismatch], seen: ParityObservation) -> tuple[str, ...]:
+    """Advise on what is not the target's own doing, by where it departs and by what differs."""
+    if agrees_alone(seen.departure):
+        return ()
     stage = seen.departure.stage if seen.departure else None
-    # Where the stage is known, nothing is left to guess.
-    open_question = stage in (None, "eager") and not agrees_alone(seen.departure)
-    of_others = _of_numbers(others, _SEEK if open_question else "")
-    of_form = (_REMEDIES[m.kind] for m in others if m.kind in _REMEDIES)
-    return tuple(dict.fromkeys((*of_own, *of_others, *of_form)))
+    otherwise = _AT_STAGE.get(stage, _IN_BACKEND) if stage else _SEEK
+    if stage in (None, "eager") and seen.asking:
+        places = [frame_text(line.file, line.line, line.function) for line in seen.asking]
+        asks = "asks" if len(places) == 1 else "ask"
+        otherwise = f"{_TRACED if stage else _PERHAPS}: {', '.join(first_of(places))} {asks} {_ASK}"
+    if stage == "eager" and seen.asking:
+        return (otherwise,)
+    return (*_of_form(mismatches), _if_rounding(mismatches, otherwise))
 
 
-def _of_numbers(mismatches: list[Mismatch], otherwise: str) -> tuple[str, ...]:
-    """Advise on other numbers: rounding is named only where it may be the cause."""
+def _of_form(mismatches: list[Mismatch]) -> tuple[str, ...]:
+    """Advise on differences that are all of one form: then no number is wrong besides."""
+    kinds = {m.kind for m in mismatches}
+    known = _OF_FORM.get(mismatches[0].kind)
+    if known is None or len(kinds) > 1:
+        return ()
+    results = all(m.path.startswith("output") and "structure" not in m.path for m in mismatches)
+    return (known,) if results or kinds != {"kind"} else ()
+
+
+def _if_rounding(mismatches: list[Mismatch], otherwise: str) -> str:
+    """Name rounding only where it may be the cause."""
     found = [m for m in mismatches if m.kind in _OF_NUMBERS]
-    if found and all(m.rounding for m in found):
-        return (f"{_IF_ROUNDING}; else {otherwise}" if otherwise else _IF_ROUNDING,)
-    values = [m for m in found if m.kind != "mutation"]
-    return (otherwise,) if values and otherwise else ()
+    may_be = bool(found) and all(m.rounding for m in found)
+    return f"{_IF_ROUNDING}; else {otherwise}" if may_be else otherwise
 
 
 def _whose_fault(mismatches: tuple[Mismatch, ...]) -> tuple[str, ...]:

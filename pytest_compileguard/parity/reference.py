@@ -166,6 +166,18 @@ def acquits(
     return _within(k, error, eager_error, exact.abs(), usable)
 
 
+def is_no_rounding(actual: torch.Tensor, expected: torch.Tensor, reference: torch.Tensor) -> bool:
+    """Whether eager is as near to ``reference`` as its dtype can be, and compiled far from it."""
+    if not _is_inexact(expected) or reference.shape != expected.shape:
+        return False
+    errors = [(_wide(side) - reference).abs() for side in (actual, expected)]
+    if not all(bool(error.isfinite().all()) for error in errors) or not expected.numel():
+        return False
+    unit = torch.finfo(expected.dtype).eps * float(reference.abs().max())
+    own, other = (float(error.max()) for error in errors)
+    return other <= _PRECISIONS * unit and own > _PLAINLY_COARSER * max(other, unit)
+
+
 def _unit(eager_error: float, size: float, epsilon: float) -> float:
     """The precision that a leaf was computed in: that of its dtype, or what eager shows.
 

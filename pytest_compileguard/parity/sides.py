@@ -16,7 +16,12 @@ from pytest_compileguard.parity.comparison import IncomparableError, Tolerance, 
 from pytest_compileguard.parity.errors_raised import same_error
 from pytest_compileguard.parity.leaves import Leaf, leaves_of
 from pytest_compileguard.parity.quiet import WRONG_BY_FLOAT64, are_hidden, are_wrong, visible
-from pytest_compileguard.parity.reference import acquits, is_uneven, within_precision
+from pytest_compileguard.parity.reference import (
+    acquits,
+    is_no_rounding,
+    is_uneven,
+    within_precision,
+)
 from pytest_compileguard.parity.side import GRADIENT_OF, Side
 from pytest_compileguard.parity.state import ABSENT, Twins, aliases, attribute_pairs, sharing_text
 
@@ -168,7 +173,8 @@ class SideComparison:
         without = isinstance(self._reference, str) and found.kind == "value"
         note = f"; no float64 reference: {self._reference}" if without else ""
         told = "kind" if found.kind == "kind" else kind
-        self._report(path, told, found.message + note, rounding=found.rounding)
+        rounding = found.rounding and not self._is_no_rounding(path, kind, actual, expected)
+        self._report(path, told, found.message + note, rounding=rounding)
 
     def _aliasing(self, eager: Side, compiled: Side) -> None:
         expected, actual = aliases(eager.tensors()), aliases(compiled.tensors())
@@ -271,6 +277,15 @@ class SideComparison:
         acquitted = judge() or judge(self._moved_leaves(path, kind))
         self.result.disputed += acquitted
         return acquitted
+
+    def _is_no_rounding(self, path: str, kind: MismatchKind, actual: Any, expected: Any) -> bool:
+        """Whether the float64 run, if it was made, shows that rounding is not the cause."""
+        if not isinstance(self._reference, Side) or not isinstance(expected, torch.Tensor):
+            return False
+        if self._epsilon > 0 or (self._tf32 and expected.is_cuda):
+            return False
+        exact = self._exact(path, kind)
+        return exact is not None and is_no_rounding(actual.detach(), expected.detach(), exact)
 
     def _moved_leaves(self, path: str, kind: MismatchKind) -> list[torch.Tensor]:
         if self._moved is None:

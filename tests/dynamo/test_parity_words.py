@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.dynamo.checked import check
+from pytest_compileguard.guard import CompileGuard
+from pytest_compileguard.observation import NotObserved
+from pytest_compileguard.options import Options
+from pytest_compileguard.spec import CompileCheck
+from pytest_compileguard.verdict import judge
+from tests.dynamo.checked import Checked, check
 
 pytestmark = pytest.mark.usefixtures("compiler_loaded")
 
@@ -27,6 +33,12 @@ def _altering(change: Callable[[Tensor], Tensor]) -> Any:
 
 
 def affine(x: Tensor) -> Tensor:
+    return x * 2 + 1
+
+
+def deciding(x: Tensor) -> Tensor:
+    if x.dtype == torch.float64:
+        raise TypeError
     return x * 2 + 1
 
 
@@ -47,7 +59,8 @@ def appends(x: Tensor) -> Tensor:
 @pytest.mark.parametrize(
     ("target", "change", "told"),
     (
-        (affine, lambda output: output * (1 + 1e-4), True),
+        (affine, lambda output: output * (1 + 1e-4), False),  # float64 agrees with eager
+        (deciding, lambda output: output * (1 + 1e-4), True),  # no float64 run
         (affine, lambda output: output * 1.01, False),
         (affine, lambda output: output + 0.5, False),
         (affine, lambda output: output * float("nan"), False),
@@ -62,6 +75,98 @@ def test_rounding_is_named_only_where_it_may_be(
     assert (ROUNDING in seen.told) is told
     # The stage is known to be the backend.
     assert "seek code" not in seen.told
+
+
+STATE: dict[str, Tensor] = {}
+
+
+def step(y: Tensor) -> Tensor:
+    return y + (1 if torch.compiler.is_compiling() else 0)
+
+
+def severed(x: Tensor) -> Tensor:
+    return x.detach() * 2 if torch.compiler.is_compiling() else x * 2
+
+
+def sharing(x: Tensor) -> Tensor:
+    return x.view(-1).clone() if torch.compiler.is_compiling() else x.view(-1)
+
+
+class Net(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+        self.items: list[Tensor] = []
+        self.seen: Tensor
+        self.register_buffer("seen", torch.zeros(()))
+        self.linear = torch.nn.Linear(2, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.linear(x)
+        self.leave(y.detach(), self.more())
+        return y
+
+    def more(self) -> int:
+        return 2 if torch.compiler.is_compiling() else 1
+
+    def leave(self, _y: Tensor, more: int) -> None:
+        raise NotImplementedError
+
+
+class Counting(Net):
+    def leave(self, _y: Tensor, more: int) -> None:
+        self.count += more
+
+
+class Keeping(Net):
+    def leave(self, _y: Tensor, more: int) -> None:
+        self.items.append(_y * more)
+
+
+class Buffered(Net):
+    def leave(self, _y: Tensor, more: int) -> None:
+        self.seen += more
+
+
+class Global(Net):
+    def leave(self, _y: Tensor, more: int) -> None:
+        STATE["k"] = _y * more
+
+
+BRANCHES = (step, severed, sharing, Counting, Keeping, Buffered, Global)
+MODELS = (Counting, Keeping, Buffered, Global)
+
+
+def _asked(told: str) -> bool:
+    traced = "Python code runs differently while it is traced: "
+    asking = r"\S*test_parity_words.py:\d+ in \w+ asks torch.compiler.is_compiling\(\)"
+    others = ("return a clone", ROUNDING)
+    return bool(re.search(traced + asking, told)) and not any(other in told for other in others)
+
+
+@pytest.mark.parametrize("target", BRANCHES)
+def test_the_line_that_asks_whether_it_is_compiled_is_named(target: Any) -> None:
+    made = target() if isinstance(target, type) else target
+    x = torch.ones(3, 2, requires_grad=target is severed)
+    seen = check(made, (x,), backend="aot_eager")
+    assert _asked(seen.told), seen.told
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_the_line_is_named_in_training_too(model: type[Net]) -> None:
+    made = model()
+    optimizer = torch.optim.SGD(made.parameters(), lr=0.1)
+    x = torch.ones(3, 2)
+    options = Options(no_timing=True)
+    guard = CompileGuard(nodeid="t.py::t", spec=CompileCheck(backend="aot_eager"), options=options)
+    try:
+        guard.training(made, optimizer, torch.nn.functional.mse_loss)(x, torch.zeros(3, 1))
+        ((check_made, observation),) = guard.finish()
+    finally:
+        guard.close()
+    nothing = NotObserved(reason="none here")
+    seen = Checked(judge(check_made.plan, observation, None, nothing))
+    assert _asked(seen.told), seen.told
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 
 from pytest_compileguard.observation import (
+    CodeLine,
     Departure,
     Mismatch,
+    MismatchKind,
     NotObserved,
     ParityObservation,
     Reproduction,
@@ -80,13 +84,32 @@ def test_a_mismatch_fails_even_where_little_was_compared() -> None:
     assert finding.status == "failed"
     assert finding.message == "compiled differs from eager in 1 of 3 calls"
     assert finding.evidence == ("call 2, output['var']: differs by 0.5",)
-    assert finding.remedy == "seek code that asks whether it is compiled"
+    assert finding.remedy == SEEK
 
 
+SEEK = "seek code that asks whether it is compiled, torch.compiler.is_compiling()"
+TRACED = "Python code runs differently while it is traced"
 ROUNDED = make_mismatch(rounding=True)
 SAVED = Reproduction(file="saved/reproduce.py")
 ALONE = Departure(call=1, stage=None, trials=(Trial(name="inductor", outcome="agrees"),))
 IN_BACKEND = Departure(call=1, stage="mine", path="output", message="m")
+ASKING = CodeLine(file="net.py", line=7, function="forward", source="if is_compiling():")
+
+
+def located(stage: str) -> Departure:
+    return Departure(call=1, stage=stage, path="output", message="m")
+
+
+@pytest.mark.parametrize("kind", get_args(MismatchKind))
+def test_code_that_asks_whether_it_is_compiled_is_named(kind: MismatchKind) -> None:
+    asked = "net.py:7 in forward asks torch.compiler.is_compiling(): let both branches do the same"
+    mismatches = (make_mismatch(kind=kind),)
+    parity = make_parity(mismatches=mismatches, departure=located("eager"), asking=(ASKING,))
+    assert finding_of(verdict_of(parity=parity), "parity").remedy == f"{TRACED}: {asked}"
+    parity = make_parity(mismatches=mismatches, asking=(ASKING,))
+    assert asked in finding_of(verdict_of(parity=parity), "parity").remedy
+    parity = make_parity(mismatches=mismatches, departure=located("inductor"), asking=(ASKING,))
+    assert "is_compiling" not in finding_of(verdict_of(parity=parity), "parity").remedy
 
 
 @pytest.mark.parametrize(
@@ -95,17 +118,27 @@ IN_BACKEND = Departure(call=1, stage="mine", path="output", message="m")
         (
             (ROUNDED,),
             None,
-            (
-                "if this is rounding, widen rtol= and atol=; "
-                "else seek code that asks whether it is compiled"
-            ),
+            f"if this is rounding, widen rtol= and atol=; else {SEEK}",
         ),
-        ((ROUNDED,), IN_BACKEND, "if this is rounding, widen rtol= and atol="),
-        ((ROUNDED, make_mismatch()), None, "seek code that asks whether it is compiled"),
-        ((make_mismatch(),), IN_BACKEND, ""),
+        (
+            (ROUNDED,),
+            IN_BACKEND,
+            "if this is rounding, widen rtol= and atol=; else mend the backend",
+        ),
+        ((ROUNDED, make_mismatch()), None, SEEK),
+        ((make_mismatch(),), IN_BACKEND, "mend the backend"),
+        ((make_mismatch(),), located("inductor"), "keep this code out of the graph"),
+        ((make_mismatch(),), located("aot_eager"), "seek a custom operator whose schema"),
+        ((make_mismatch(),), located("eager"), f"{TRACED}: {SEEK}"),
         ((make_mismatch(),), ALONE, ""),
-        ((make_mismatch(kind="mutation"),), None, ""),
+        ((make_mismatch(kind="mutation"),), None, SEEK),
+        ((make_mismatch(kind="kind", path="gradient of y"),), None, SEEK),
+        ((make_mismatch(kind="kind", path="gradient of y"),), located("eager"), TRACED),
+        ((make_mismatch(kind="kind"),), located("inductor"), "ask for the form that callers need"),
+        ((make_mismatch(kind="kind", path="output (structure)"),), None, SEEK),
+        ((make_mismatch(kind="exception"),), None, "raise by torch._check"),
         ((make_mismatch(kind="aliasing"),), None, "return a clone where callers must not see"),
+        ((make_mismatch(kind="aliasing"), make_mismatch()), IN_BACKEND, "mend the backend"),
     ),
 )
 def test_the_remedy_fits_the_difference(

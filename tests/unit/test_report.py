@@ -147,7 +147,7 @@ TWO_CHECKS = """\
 test_mlp[cpu::1] (ToyModel): compiled differs from eager (1 of 5 checks failed)
   parity         compiled differs from eager in 1 of 3 calls
     call 2, output: greatest difference 0.5 at (0, 1)
-      seek code that asks whether it is compiled
+      seek code that asks whether it is compiled, torch.compiler.is_compiling()
 passed: graph breaks 0 of 0, recompiles 0 of 1, speedup 1.31x [1.30, 1.32], limit 1.20x
 not checked: baseline (none for NVIDIA H200, torch 2.11; \
 record with --compileguard-update-baseline)
