@@ -87,17 +87,21 @@ def as_view(tensor: torch.Tensor, base: torch.Tensor, twin: torch.Tensor) -> tor
 
 
 def common_bases(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """What several are views of, where nothing is differentiated: compiled code asks for it.
+    """What several are views of, and is not given itself: compiled code asks autograd for it.
 
-    Where gradients are recorded, each argument gets a leaf of its own.
+    Of a leaf, only where nothing is differentiated: else no view on it may be written to, and each
+    gets a leaf of its own, with a gradient of its own.
     """
-    if torch.is_grad_enabled():
-        return []
     bases = [t._base for t in tensors if t._base is not None and t._base.requires_grad]  # noqa: SLF001  # no public name
     counts = Counter(map(id, bases))
     given = {id(t) for t in tensors}
     common = {id(b): b for b in bases if counts[id(b)] > 1 and id(b) not in given}
-    return [b for b in common.values() if not isinstance(b, torch.nn.Parameter)]
+    differentiates = torch.is_grad_enabled()
+    return [
+        b
+        for b in common.values()
+        if not isinstance(b, torch.nn.Parameter) and not (differentiates and is_leaf(b))
+    ]
 
 
 def same_form(a: torch.Tensor, b: torch.Tensor) -> bool:

@@ -126,6 +126,12 @@ SOUND = {
         mode="torch.no_grad()",
         sizes=(2, 4),
     ),
+    "arguments that are views of what was computed, one of them written to": Program(
+        inputs=(f"{NON_LEAF}.unsqueeze(1)", "x0.view(-1)"),
+        statements=("v0 = x1 * 2", "x0.add_(1)"),
+        result="(x0, v0)",
+        sizes=(2, 4),
+    ),
     "arguments that are differentiable views, one of them written to": Program(
         inputs=(NON_LEAF, "x0.t()", "x0.flatten()[1:]"),
         statements=("v0 = x1.clone()", "x0[x0 > 0] = 0", "v1 = x2 * 2"),
