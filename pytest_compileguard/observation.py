@@ -99,6 +99,22 @@ RecompileKind = Literal[
 ]
 
 
+class EntryReason(Record):
+    """Why one piece of code in Dynamo's cache did not fit a call: the first guard that failed."""
+
+    entry: str
+    """Compile id of that code."""
+    guard: str
+    """As torch words it."""
+    subject: str
+    """The argument or attribute in the user's words, for example ``x.size(0)``; may be empty."""
+    before: str
+    """Value that the guard expected; empty if the guard does not tell."""
+    after: str
+    """Value that was met; empty if nothing tells it."""
+    kind: RecompileKind
+
+
 class Recompile(Record):
     """One frame that was compiled again since a guard failed."""
 
@@ -109,16 +125,20 @@ class Recompile(Record):
     line: int
     compile_id: str
     guard: str
-    """The guard that failed, as torch words it, newest cache entry first."""
+    """The guard that failed, as torch words it, of the cache entry that tells what is new."""
     subject: str
     """The argument or attribute in the user's words, for example ``x.size(0)``; may be empty."""
     before: str
     """Value that the guard expected; empty if the guard does not tell."""
     after: str
-    """Value that was met; empty if the guard does not tell."""
+    """Value that was met; empty if nothing tells it."""
     kind: RecompileKind
     refused: bool = False
     """The attempt that the recompile limit refused; it is not counted."""
+    entry: str = ""
+    """Compile id of the cache entry whose guard failed."""
+    other_reasons: tuple[EntryReason, ...] = ()
+    """Why the other cache entries did not fit either, newest first."""
 
 
 FallbackKind = Literal["frame_skipped", "limit_hit", "ran_eager", "hindered", "nothing_compiled"]

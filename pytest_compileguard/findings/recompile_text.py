@@ -60,6 +60,14 @@ def recompile_lines(recompiles: Sequence[Recompile]) -> tuple[str, ...]:
     return first_of(lines)
 
 
+def reasons_text(recompile: Recompile) -> str:
+    """Give the reasons of all cache entries as torch words them, the one that counts first."""
+    if not recompile.other_reasons:
+        return recompile.guard
+    others = [f"{reason.entry}: {reason.guard}" for reason in recompile.other_reasons]
+    return "\n".join((f"{recompile.entry}: {recompile.guard}", *others))
+
+
 def recompile_remedy(recompiles: Sequence[Recompile], arguments: CompileArguments) -> str:
     """Say what to change, one line for each kind of cause."""
     of_sizes = [r for r in recompiles if r.kind in _SIZES and ".size(" in r.subject]
@@ -135,8 +143,19 @@ def _frames(recompiles: Sequence[Recompile]) -> int:
 def _line(recompile: Recompile) -> str:
     kind = "refused by the recompile limit" if recompile.refused else recompile.kind
     place = place_text(recompile.file, recompile.line)
-    what = f"{_what_changed(recompile)} ({kind.replace('_', ' ')})"
+    others = _other_entries(recompile)
+    what = f"{_what_changed(recompile)} ({kind.replace('_', ' ')}{others})"
     return f"{what}    {place}" if place else what
+
+
+def _other_entries(recompile: Recompile) -> str:
+    """Say by what the call fails other cache entries, where that is another property."""
+    apart = [r for r in recompile.other_reasons if r.subject != recompile.subject]
+    if not apart:
+        return ""
+    kinds = " and ".join(dict.fromkeys(r.kind.replace("_", " ") for r in apart))
+    verb = "fails" if len(apart) == 1 else "fail"
+    return f"; {counted(len(apart), 'other entry', 'other entries')} {verb} by {kinds}"
 
 
 def _what_changed(recompile: Recompile) -> str:
@@ -165,6 +184,6 @@ def _guard(recompile: Recompile) -> str:
     if recompile.kind == "presence" and before in ("None", "is not None"):
         return f"{subject} None -> a value" if before == "None" else f"{subject} a value -> None"
     if before and _is_one_value(recompile):
-        return f"{subject} {before} -> another value"
+        return f"{subject} was {before}"
     # The value met is not known: the guard's own words say more than half a change.
     return f"{subject} ({recompile.guard})" if recompile.guard else subject

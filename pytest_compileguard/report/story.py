@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Literal
 
-from pytest_compileguard.findings.recompile_text import recompile_phrase
+from pytest_compileguard.findings.recompile_text import reasons_text, recompile_phrase
 from pytest_compileguard.findings.wording import (
     code_line_text,
     counted,
@@ -101,7 +101,7 @@ def _recompiles(check: CheckReport, call: int) -> Iterator[Event]:
                 kind="recompiled",
                 text=f"{refused}{recompile_phrase(recompile).partition(', ')[2]}",
                 place=place_text(recompile.file, recompile.line),
-                source=recompile.guard,
+                source=reasons_text(recompile),
             )
 
 

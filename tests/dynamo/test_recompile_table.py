@@ -186,7 +186,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "a marked size that code branches on": lambda: Case(
         large_or_small,
         marked(4, 8, 30),
-        (("x.size(0)", ">= 2, <= 20", "", "size"),),
+        (("x.size(0)", ">= 2, <= 20", "30", "size"),),
         at=(2,),
         graphs=2,
     ),
@@ -249,7 +249,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "whole number, then dynamic": lambda: Case(
         times,
         with_each(2, 3, 4, 5),
-        (("n", "2", "", "automatic_dynamic"),),
+        (("n", "2", "3", "automatic_dynamic"),),
         at=(1,),
         graphs=2,
     ),
@@ -264,7 +264,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "floating number, then dynamic": lambda: Case(
         times,
         with_each(1.5, 2.5, 3.5),
-        (("n", "1.5", "", "automatic_dynamic"),),
+        (("n", "1.5", "2.5", "automatic_dynamic"),),
         at=(1,),
         graphs=2,
     ),
@@ -330,7 +330,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "two closures of one factory": lambda: Case(
         call,
         with_each(factory(2), factory(3)),
-        (("function.__closure__[0].cell_contents", "2", "", "automatic_dynamic"),),
+        (("function.__closure__[0].cell_contents", "2", "3", "automatic_dynamic"),),
         at=(1,),
         graphs=2,
     ),
@@ -442,7 +442,7 @@ def test_closures_guarded_one_by_one_recompile_nothing() -> None:
     ),
 )  # fmt: skip
 def test_wording_of_a_guard(text: str, expected: Expected) -> None:
-    read = read_guard(f"0/0: {text}")
+    read = read_guard(text)
     assert (read.subject, read.before, read.after, read.kind) == expected
 
 
