@@ -38,6 +38,16 @@ _NUMBER_REMEDY = (
     "the first change of a number makes it dynamic: allow that one with max_recompiles=1, "
     "or pass a tensor"
 )
+_LEARNING_RATE_REMEDY = (
+    "give the optimizer its learning rate as a tensor, lr=torch.tensor(...), as torch advises for "
+    "compiled optimizers; schedulers then change it in place, by hand that is "
+    "group['lr'].fill_(...)"
+)
+_GROUP_REMEDY = (
+    "a number in param_groups is compiled once for each value: keep {name} for all steps, or pass "
+    "it as a tensor if the optimizer takes one, and change that in place"
+)
+_OF_GROUP = re.compile(r"\bparam_groups\[\d+\]\['(\w+)'\]")
 _NUMBER = re.compile(r"-?(?:\d[\d_]*\.?\d*|\.\d+|inf|nan)(?:e[+-]?\d+)?j?")
 _RANGE = re.compile(r">= (-?\d+), <= (-?\d+)")
 _SIZE = re.compile(r"(?P<tensor>[A-Za-z_][\w.]*)\.size\((?P<index>\d+)\)")
@@ -70,6 +80,22 @@ def reasons_text(recompile: Recompile) -> str:
 
 def recompile_remedy(recompiles: Sequence[Recompile], arguments: CompileArguments) -> str:
     """Say what to change, one line for each kind of cause."""
+    of_groups = [r for r in recompiles if _OF_GROUP.search(r.subject)]
+    remedies = list(dict.fromkeys(_group_remedy(r) for r in of_groups))
+    remedies += _remedies([r for r in recompiles if r not in of_groups], arguments)
+    if _frames(recompiles) > 1:
+        remedies.append("every part of a broken frame recompiles: mend the graph breaks first")
+    return "\n".join(remedies)
+
+
+def _group_remedy(recompile: Recompile) -> str:
+    """Say what to do about a value that an optimizer keeps for a group of parameters."""
+    match = _OF_GROUP.search(recompile.subject)
+    name = match[1] if match else ""
+    return _LEARNING_RATE_REMEDY if name == "lr" else _GROUP_REMEDY.format(name=name)
+
+
+def _remedies(recompiles: Sequence[Recompile], arguments: CompileArguments) -> list[str]:
     of_sizes = [r for r in recompiles if r.kind in _SIZES and ".size(" in r.subject]
     branching = [] if arguments.dynamic is False else [r for r in of_sizes if _is_branch(r)]
     sized = [r for r in of_sizes if r not in branching]
@@ -81,9 +107,7 @@ def recompile_remedy(recompiles: Sequence[Recompile], arguments: CompileArgument
     remedies += [_REMEDIES[kind] for kind in kinds if kind in _REMEDIES]
     values = dict.fromkeys(_value_kind(r) for r in recompiles if r.kind == "value")
     remedies += [_VALUE_REMEDIES[kind] for kind in values]
-    if _frames(recompiles) > 1:
-        remedies.append("every part of a broken frame recompiles: mend the graph breaks first")
-    return "\n".join(remedies)
+    return remedies
 
 
 def _size_remedy(sized: Sequence[Recompile], arguments: CompileArguments, *, alone: bool) -> str:

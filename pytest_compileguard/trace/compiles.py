@@ -206,6 +206,7 @@ def _recompiles(
         kind = reasons[0].kind
         if (
             kind in {"size", "value"}
+            and not reasons[0].subject.startswith("len(")
             and dynamic is not False
             and became_dynamic(event.compile_id, graphs)
         ):

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -383,11 +383,54 @@ def test_learning_rate_of_an_optimizer(backend: str) -> None:
     def schedule(index: int) -> None:
         optimizer.param_groups[0]["lr"] = 0.01 * (index + 1)
 
-    seen = check(step, *sizes(4, 4, 4, 4), before=schedule, backend=backend)
+    seen = check(step, *sizes(4, 4, 4, 4), before=schedule, backend=backend, max_recompiles=0)
 
+    assert "lr=torch.tensor(...)" in seen.told
+    assert "allow_unspec_int_on_nn_module" not in seen.told
     assert {r.frame for r in seen.facts.recompiles} == {"step"}
     # The number becomes an input, but compilers behind AOTAutograd, inductor too, ask for it back.
     assert len(seen.facts.recompiles) == (1 if backend == "eager" else 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "values"), (("weight_decay", (0.1, 0.2, 0.3)), ("betas", ((0.9, 0.99), (0.8, 0.99))))
+)
+def test_other_values_of_an_optimizer(name: str, values: Sequence[Any]) -> None:
+    weight = nn.Parameter(torch.ones(4))
+    optimizer = torch.optim.AdamW([weight], lr=torch.tensor(0.1))
+
+    def step(x: Tensor) -> None:
+        optimizer.zero_grad()
+        (weight * x).sum().backward()
+        optimizer.step()
+
+    def assign(index: int) -> None:
+        optimizer.param_groups[0][name] = values[index]
+
+    seen = check(step, *sizes(*[4] * len(values)), before=assign, max_recompiles=0)
+
+    assert f"keep {name} for all steps" in seen.told
+    assert "allow_unspec_int_on_nn_module" not in seen.told
+
+
+def test_learning_rate_in_a_tensor_that_a_scheduler_changes() -> None:
+    weight = nn.Parameter(torch.ones(4))
+    optimizer = torch.optim.SGD([weight], lr=torch.tensor(0.1))
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
+
+    def step(x: Tensor) -> None:
+        optimizer.zero_grad()
+        (weight * x).sum().backward()
+        optimizer.step()
+
+    def schedule(index: int) -> None:
+        if index:
+            scheduler.step()
+
+    seen = check(step, *sizes(4, 4, 4), before=schedule, backend="aot_eager")
+
+    assert not seen.facts.recompiles
+    assert float(optimizer.param_groups[0]["lr"]) == pytest.approx(0.025)
 
 
 def test_state_that_an_optimizer_makes_in_its_first_step() -> None:
