@@ -49,8 +49,8 @@ class CodeLine(Record):
     function: str
     source: str
     """The text of the line, stripped; empty if the file can't be read."""
-    role: Literal["call", "definition"] = "call"
-    """Whether the line calls that code, or defines the function that is meant."""
+    role: Literal["call", "definition", "raise"] = "call"
+    """Whether the line calls that code, defines the function that is meant, or raises the error."""
 
 
 class BreakSite(Record):
@@ -141,7 +141,17 @@ class Recompile(Record):
     """Why the other cache entries did not fit either, newest first."""
 
 
-FallbackKind = Literal["frame_skipped", "limit_hit", "ran_eager", "hindered", "nothing_compiled"]
+FallbackKind = Literal[
+    "frame_skipped",
+    "error_suppressed",
+    "error_caught",
+    "limit_hit",
+    "ran_eager",
+    "hindered",
+    "nothing_compiled",
+]
+"""``error_suppressed``: compiling raised an error that torch was told to suppress;
+``error_caught``: one that something around the frame caught."""
 
 
 class Fallback(Record):
@@ -155,6 +165,8 @@ class Fallback(Record):
     reason: str
     definition: CodeLine | None = None
     """Where ``file`` is code of others: the user's function that ran eager for it."""
+    raised: CodeLine | None = None
+    """Where the error was raised that this is for: the user's innermost line, else the last."""
     remedy: str = ""
     """What to do, where the advice for all of its kind does not fit."""
 

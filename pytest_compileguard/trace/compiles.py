@@ -12,6 +12,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import msgspec
+
 from pytest_compileguard.observation import (
     BreakSite,
     CodeLine,
@@ -28,6 +30,7 @@ from pytest_compileguard.trace.break_text import (
     read_break,
     with_callers,
 )
+from pytest_compileguard.trace.compile_error import raised_at
 from pytest_compileguard.trace.dynamic_inputs import became_dynamic, free_inputs, input_values
 from pytest_compileguard.trace.event import TraceEvent
 from pytest_compileguard.trace.recompile_reasons import CacheEntries
@@ -90,7 +93,7 @@ def read_trace(events: Sequence[TraceEvent], *, target: str, dynamic: bool | Non
         break_events=len(breaks),
         recompiles=recompiles,
         skipped=tuple(_skip(e, frames) for e in given_up if _is_given_up(e)),
-        raised=tuple(_skip(e, frames) for e in given_up if not _is_given_up(e)),
+        raised=tuple(_swallowed(e, frames, events) for e in given_up if not _is_given_up(e)),
         limit_hit=bool(limit),
         compile_time_s=_compile_time_s(events),
     )
@@ -170,6 +173,24 @@ def _skip(event: TraceEvent, frames: dict[str, Frame]) -> Fallback:
         definition=CodeLine(
             file=frame.file, line=frame.line, function=frame.name, source="", role="definition"
         ),
+    )
+
+
+def _swallowed(
+    event: TraceEvent, frames: dict[str, Frame], events: Iterable[TraceEvent]
+) -> Fallback:
+    """Tell an error of compiling that did not reach the caller, and where it was raised."""
+    skip = _skip(event, frames)
+    tracebacks = [
+        e.payload
+        for e in events
+        if e.artifact == "dynamo_error" and (e.compile_id, e.call) == (event.compile_id, event.call)
+    ]
+    suppressed = (event.metrics or {}).get("config_suppress_errors")
+    return msgspec.structs.replace(
+        skip,
+        kind="error_suppressed" if suppressed else "error_caught",
+        raised=raised_at(tracebacks[-1]) if tracebacks else None,
     )
 
 
