@@ -81,6 +81,8 @@ class BreakSite(Record):
     called_from: tuple[CodeLine, ...] = ()
     """Where the site is in code of others: the innermost lines of the user's own code that lead
     to it, each once; empty if there are none."""
+    call_chain: tuple[CodeLine, ...] = ()
+    """The lines of the user's own code that led to it when it was first seen, innermost first."""
 
 
 RecompileKind = Literal[

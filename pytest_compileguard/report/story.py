@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Literal
 
+from pytest_compileguard.findings.breaks import caller_texts
 from pytest_compileguard.findings.recompile_text import reasons_text, recompile_phrase
 from pytest_compileguard.findings.wording import (
-    code_line_text,
     counted,
     frame_text,
     place_text,
@@ -83,10 +83,9 @@ def _breaks(check: CheckReport, call: int) -> Iterator[Event]:
     for site in check.graph_breaks:
         if site.call == call:
             why = f"{site.reason} ({site.id})" if site.id else site.reason
-            lines = [code_line_text(line) for line in site.called_from]
             yield Event(
                 kind="broke",
-                text="; ".join((f"{why}: {site.hint}" if site.hint else why, *lines)),
+                text="; ".join((f"{why}: {site.hint}" if site.hint else why, *caller_texts(site))),
                 place=frame_text(site.file, site.line, site.function),
                 source=site.source,
                 allowed=site.allowed,
