@@ -37,6 +37,12 @@ def calling_lines(stack: Sequence[StackLine]) -> tuple[CodeLine, ...]:
     return tuple(dict.fromkeys(_code_line(*entry) for entry in below if is_users(entry[0])))
 
 
+def nearest_line(stack: Sequence[StackLine]) -> CodeLine | None:
+    """Find the innermost line of the user's own code, the line of the test if there is no other."""
+    own = (entry for entry in reversed(stack) if is_users(entry[0]))
+    return next((_code_line(*entry) for entry in own), None)
+
+
 def _is_ours(entry: StackLine) -> bool:
     return entry[0].startswith(_THIS_PACKAGE)
 

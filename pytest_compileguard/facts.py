@@ -128,8 +128,13 @@ def _defined(fallback: Fallback, target: CodeLine | None) -> Fallback:
     found = fallback.definition
     if found is not None and found.file.endswith(WRAPPER_FILE):
         found = target
-    known = _users(found) if fallback.file and not is_users(fallback.file) else ()
-    return msgspec.structs.replace(fallback, definition=known[0] if known else None)
+    foreign = bool(fallback.file) and not is_users(fallback.file)
+    known = _users(found) if foreign else ()
+    return msgspec.structs.replace(
+        fallback,
+        definition=known[0] if known else None,
+        called_from=fallback.called_from if foreign and not known else None,
+    )
 
 
 def _users(line: CodeLine | None) -> tuple[CodeLine, ...]:

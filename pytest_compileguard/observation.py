@@ -139,6 +139,8 @@ class Recompile(Record):
     """The attempt that the recompile limit refused; it is not counted."""
     entry: str = ""
     """Compile id of the cache entry whose guard failed."""
+    called_from: CodeLine | None = None
+    """Where ``file`` is code of others: the user's line that leads to it, if torch tells it."""
     other_reasons: tuple[EntryReason, ...] = ()
     """Why the other cache entries did not fit either, newest first."""
 
@@ -167,6 +169,8 @@ class Fallback(Record):
     reason: str
     definition: CodeLine | None = None
     """Where ``file`` is code of others: the user's function that ran eager for it."""
+    called_from: CodeLine | None = None
+    """Where no function of the user's is known for it: the user's line that leads to it."""
     raised: CodeLine | None = None
     """Where the error was raised that this is for: the user's innermost line, else the last."""
     remedy: str = ""

@@ -203,8 +203,8 @@ def _fallback_lines(fallbacks: Sequence[Fallback]) -> tuple[str, ...]:
     calls: dict[tuple[str, str, str, str], list[int]] = {}
     for fallback in fallbacks:
         where = frame_text(fallback.file, fallback.line, fallback.frame)
-        if fallback.definition is not None:
-            where += f" ({code_line_text(fallback.definition)})"
+        if own := fallback.definition or fallback.called_from:
+            where += f" ({code_line_text(own)})"
         raised = code_line_text(fallback.raised) if fallback.raised is not None else ""
         key = (fallback.kind.replace("_", " "), where, fallback.reason, raised)
         calls.setdefault(key, [])

@@ -5,9 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from pytest_compileguard.findings.wording import call_text, counted, first_of, place_text
+from pytest_compileguard.findings.wording import (
+    call_text,
+    counted,
+    first_of,
+    frame_text,
+    place_text,
+)
 from pytest_compileguard.observation import Recompile, RecompileKind
 from pytest_compileguard.plan import CompileArguments
+from pytest_compileguard.trace.compiles import WRAPPER_FILE
 
 _SIZES: tuple[RecompileKind, ...] = ("automatic_dynamic", "size")
 _REMEDIES: dict[RecompileKind, str] = {
@@ -68,6 +75,15 @@ def recompile_lines(recompiles: Sequence[Recompile]) -> tuple[str, ...]:
         total = f"{counted(len(completed), 'recompile')} in {counted(frames, 'frame')}"
         return (total, *first_of(lines))
     return first_of(lines)
+
+
+def recompile_place(recompile: Recompile) -> str:
+    """Say where the frame is; what torch puts around a module of its own classes says nothing."""
+    place, caller = place_text(recompile.file, recompile.line), recompile.called_from
+    if caller is None:
+        return place
+    called = f"called from {frame_text(caller.file, caller.line, caller.function)}"
+    return called if recompile.file.endswith(WRAPPER_FILE) else f"{place}, {called}"
 
 
 def reasons_text(recompile: Recompile) -> str:
@@ -166,7 +182,7 @@ def _frames(recompiles: Sequence[Recompile]) -> int:
 
 def _line(recompile: Recompile) -> str:
     kind = "refused by the recompile limit" if recompile.refused else recompile.kind
-    place = place_text(recompile.file, recompile.line)
+    place = recompile_place(recompile)
     others = _other_entries(recompile)
     what = f"{_what_changed(recompile)} ({kind.replace('_', ' ')}{others})"
     return f"{what}    {place}" if place else what

@@ -48,8 +48,11 @@ def edited_places(place: BreakSite | Fallback | Recompile) -> tuple[tuple[str, i
     lines: tuple[CodeLine, ...] = ()
     if isinstance(place, BreakSite):
         lines = place.called_from
-    elif isinstance(place, Fallback) and place.definition is not None:
-        lines = (place.definition,)
+    else:
+        own = place.called_from
+        if isinstance(place, Fallback):
+            own = place.definition or own
+        lines = (own,) if own is not None else ()
     return tuple((line.file, line.line) for line in lines) or ((place.file, place.line),)
 
 

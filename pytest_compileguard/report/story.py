@@ -7,11 +7,14 @@ from itertools import groupby
 from typing import Literal
 
 from pytest_compileguard.findings.breaks import caller_texts
-from pytest_compileguard.findings.recompile_text import reasons_text, recompile_phrase
+from pytest_compileguard.findings.recompile_text import (
+    reasons_text,
+    recompile_phrase,
+    recompile_place,
+)
 from pytest_compileguard.findings.wording import (
     counted,
     frame_text,
-    place_text,
 )
 from pytest_compileguard.observation import Record
 from pytest_compileguard.report.contract import CheckReport
@@ -99,7 +102,7 @@ def _recompiles(check: CheckReport, call: int) -> Iterator[Event]:
             yield Event(
                 kind="recompiled",
                 text=f"{refused}{recompile_phrase(recompile).partition(', ')[2]}",
-                place=place_text(recompile.file, recompile.line),
+                place=recompile_place(recompile),
                 source=reasons_text(recompile),
             )
 

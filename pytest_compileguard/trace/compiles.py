@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from pytest_compileguard.code_origin import StackLine, is_users, nearest_line
 from pytest_compileguard.observation import (
     BreakSite,
     CodeLine,
@@ -38,6 +39,7 @@ from pytest_compileguard.trace.recompile_reasons import CacheEntries
 WRAPPER_FILE = "external_utils.py"
 """Holds the frame that torch puts around a module whose class is torch's own, and around what
 is disabled."""
+_STACK_LINE = re.compile(r"Line: (?P<line>\d+), Name: (?P<name>.+?), Filename: (?P<file>.+)")
 _LIMIT = re.compile(r"(?:recompile|cache[ _]?size)[ _]?limit", re.IGNORECASE)
 
 
@@ -47,6 +49,8 @@ class Frame(Record):
     name: str
     file: str
     line: int
+    called_from: CodeLine | None = None
+    """Where it is code of others: the user's line that leads to it."""
 
 
 class TraceFacts(Record):
@@ -128,9 +132,18 @@ def _frames(events: Iterable[TraceEvent], target: str) -> dict[str, Frame]:
         if name == "inner" and file.endswith(WRAPPER_FILE):
             name = target
         frames[event.compile_id] = Frame(
-            name=plain_function(name), file=file, line=int(metrics.get("co_firstlineno") or 0)
+            name=plain_function(name),
+            file=file,
+            line=int(metrics.get("co_firstlineno") or 0),
+            called_from=None if is_users(file) else nearest_line(_stack(metrics)),
         )
     return frames
+
+
+def _stack(metrics: dict[str, Any]) -> list[StackLine]:
+    """Read from where a frame was called; torch before 2.11 does not tell."""
+    found = (_STACK_LINE.fullmatch(str(text)) for text in metrics.get("stack_trace") or ())
+    return [(m["file"], int(m["line"]), plain_function(m["name"])) for m in found if m]
 
 
 def _failure(metrics: dict[str, Any]) -> str:
@@ -163,6 +176,9 @@ def _compile_time_s(events: Iterable[TraceEvent]) -> float:
 def _skip(event: TraceEvent, frames: dict[str, Frame]) -> Fallback:
     metrics = event.metrics or {}
     frame = frames.get(event.compile_id) or Frame(name="?", file="?", line=0)
+    definition = CodeLine(
+        file=frame.file, line=frame.line, function=frame.name, source="", role="definition"
+    )
     return Fallback(
         kind="frame_skipped",
         call=event.call,
@@ -170,9 +186,8 @@ def _skip(event: TraceEvent, frames: dict[str, Frame]) -> Fallback:
         file=str(metrics.get("fail_user_frame_filename") or frame.file),
         line=int(metrics.get("fail_user_frame_lineno") or frame.line),
         reason=_first_sentence(_failure(metrics).partition(": ")[2]) or "Dynamo skipped the frame",
-        definition=CodeLine(
-            file=frame.file, line=frame.line, function=frame.name, source="", role="definition"
-        ),
+        definition=definition,
+        called_from=frame.called_from,
     )
 
 
@@ -222,7 +237,7 @@ def _recompiles(
         if event.artifact != "recompile_reasons":
             continue
         frame_id = event.compile_id.split("/")[0]
-        frame = frames.get(f"{frame_id}/0") or frames.get(event.compile_id)
+        frame = frames.get(event.compile_id) or frames.get(f"{frame_id}/0")
         reasons = entries.reasons(event.compile_id, event.payload)
         kind = reasons[0].kind
         if (
@@ -258,5 +273,6 @@ def _recompile(
         kind=kind,
         refused=refused,
         entry=telling.entry,
+        called_from=frame.called_from if frame else None,
         other_reasons=tuple(others),
     )
