@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 import sysconfig
 from collections.abc import Sequence
@@ -26,19 +27,28 @@ def is_users(file: str) -> bool:
     return not file.startswith(("<", "?")) and _others(file) is None
 
 
-def calling_line(stack: Sequence[StackLine]) -> CodeLine | None:
-    """Find the innermost line of the user's own code, outermost entries first.
+def calling_lines(stack: Sequence[StackLine]) -> tuple[CodeLine, ...]:
+    """Find the lines of the user's own code, innermost first, in a stack that ends innermost.
 
     What stands before the last line of this package is the test that made the call: it
     leads to everything, and so explains nothing.
     """
-    for file, line, function in reversed(stack):
-        if file.startswith(_THIS_PACKAGE):
-            return None
-        if is_users(file):
-            text = source_line(file, line)
-            return CodeLine(file=file, line=line, function=function, source=text)
-    return None
+    below = itertools.takewhile(lambda entry: not _is_ours(entry), reversed(stack))
+    return tuple(dict.fromkeys(_code_line(*entry) for entry in below if is_users(entry[0])))
+
+
+def nearest_line(stack: Sequence[StackLine]) -> CodeLine | None:
+    """Find the innermost line of the user's own code, the line of the test if there is no other."""
+    own = (entry for entry in reversed(stack) if is_users(entry[0]))
+    return next((_code_line(*entry) for entry in own), None)
+
+
+def _is_ours(entry: StackLine) -> bool:
+    return entry[0].startswith(_THIS_PACKAGE)
+
+
+def _code_line(file: str, line: int, function: str) -> CodeLine:
+    return CodeLine(file=file, line=line, function=function, source=source_line(file, line))
 
 
 def _others(file: str) -> Origin | None:

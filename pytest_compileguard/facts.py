@@ -22,7 +22,8 @@ from pytest_compileguard.plan import OWN_BACKEND, Plan
 from pytest_compileguard.shadow.call import ShadowCall
 from pytest_compileguard.source import source_line
 from pytest_compileguard.trace.code_digest import graph_codes
-from pytest_compileguard.trace.compiles import WRAPPER_FILE, TraceEvent, TraceFacts, read_trace
+from pytest_compileguard.trace.compiles import WRAPPER_FILE, TraceFacts, read_trace
+from pytest_compileguard.trace.event import TraceEvent
 from pytest_compileguard.trace.inductor import ON_CPU, cudagraph_skips, fused_kernels, kernel_names
 
 _NEVER_LOOKED = (
@@ -127,8 +128,13 @@ def _defined(fallback: Fallback, target: CodeLine | None) -> Fallback:
     found = fallback.definition
     if found is not None and found.file.endswith(WRAPPER_FILE):
         found = target
-    known = _users(found) if fallback.file and not is_users(fallback.file) else ()
-    return msgspec.structs.replace(fallback, definition=known[0] if known else None)
+    foreign = bool(fallback.file) and not is_users(fallback.file)
+    known = _users(found) if foreign else ()
+    return msgspec.structs.replace(
+        fallback,
+        definition=known[0] if known else None,
+        called_from=fallback.called_from if foreign and not known else None,
+    )
 
 
 def _users(line: CodeLine | None) -> tuple[CodeLine, ...]:

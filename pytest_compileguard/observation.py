@@ -49,8 +49,8 @@ class CodeLine(Record):
     function: str
     source: str
     """The text of the line, stripped; empty if the file can't be read."""
-    role: Literal["call", "definition"] = "call"
-    """Whether the line calls that code, or defines the function that is meant."""
+    role: Literal["call", "definition", "raise"] = "call"
+    """Whether the line calls that code, defines the function that is meant, or raises the error."""
 
 
 class BreakSite(Record):
@@ -81,6 +81,8 @@ class BreakSite(Record):
     called_from: tuple[CodeLine, ...] = ()
     """Where the site is in code of others: the innermost lines of the user's own code that lead
     to it, each once; empty if there are none."""
+    call_chain: tuple[CodeLine, ...] = ()
+    """The lines of the user's own code that led to it when it was first seen, innermost first."""
 
 
 RecompileKind = Literal[
@@ -99,6 +101,22 @@ RecompileKind = Literal[
 ]
 
 
+class EntryReason(Record):
+    """Why one piece of code in Dynamo's cache did not fit a call: the first guard that failed."""
+
+    entry: str
+    """Compile id of that code."""
+    guard: str
+    """As torch words it."""
+    subject: str
+    """The argument or attribute in the user's words, for example ``x.size(0)``; may be empty."""
+    before: str
+    """Value that the guard expected; empty if the guard does not tell."""
+    after: str
+    """Value that was met; empty if nothing tells it."""
+    kind: RecompileKind
+
+
 class Recompile(Record):
     """One frame that was compiled again since a guard failed."""
 
@@ -109,19 +127,35 @@ class Recompile(Record):
     line: int
     compile_id: str
     guard: str
-    """The guard that failed, as torch words it, newest cache entry first."""
+    """The guard that failed, as torch words it, of the cache entry that tells what is new."""
     subject: str
     """The argument or attribute in the user's words, for example ``x.size(0)``; may be empty."""
     before: str
     """Value that the guard expected; empty if the guard does not tell."""
     after: str
-    """Value that was met; empty if the guard does not tell."""
+    """Value that was met; empty if nothing tells it."""
     kind: RecompileKind
     refused: bool = False
     """The attempt that the recompile limit refused; it is not counted."""
+    entry: str = ""
+    """Compile id of the cache entry whose guard failed."""
+    called_from: CodeLine | None = None
+    """Where ``file`` is code of others: the user's line that leads to it, if torch tells it."""
+    other_reasons: tuple[EntryReason, ...] = ()
+    """Why the other cache entries did not fit either, newest first."""
 
 
-FallbackKind = Literal["frame_skipped", "limit_hit", "ran_eager", "hindered", "nothing_compiled"]
+FallbackKind = Literal[
+    "frame_skipped",
+    "error_suppressed",
+    "error_caught",
+    "limit_hit",
+    "ran_eager",
+    "hindered",
+    "nothing_compiled",
+]
+"""``error_suppressed``: compiling raised an error that torch was told to suppress;
+``error_caught``: one that something around the frame caught."""
 
 
 class Fallback(Record):
@@ -135,6 +169,10 @@ class Fallback(Record):
     reason: str
     definition: CodeLine | None = None
     """Where ``file`` is code of others: the user's function that ran eager for it."""
+    called_from: CodeLine | None = None
+    """Where no function of the user's is known for it: the user's line that leads to it."""
+    raised: CodeLine | None = None
+    """Where the error was raised that this is for: the user's innermost line, else the last."""
     remedy: str = ""
     """What to do, where the advice for all of its kind does not fit."""
 

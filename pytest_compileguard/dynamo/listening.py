@@ -14,7 +14,7 @@ import torch._logging._internal
 import torch.compiler.config
 
 from pytest_compileguard.dynamo.regions import CallTrace, regions
-from pytest_compileguard.trace.compiles import TraceEvent
+from pytest_compileguard.trace.event import TraceEvent
 
 _TRACE = "torch.__trace"
 _SKIP_LOG = "torch._inductor.cudagraph_utils.__cudagraphs"

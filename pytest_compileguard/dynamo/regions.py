@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import torch
 
-from pytest_compileguard.trace.compiles import TraceEvent
+from pytest_compileguard.trace.event import TraceEvent
 
 _REGION = "Torch-Compiled Region: "
 

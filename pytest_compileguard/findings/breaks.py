@@ -68,11 +68,22 @@ def site_lines(sites: Sequence[BreakSite], prefix: str = "") -> tuple[str, ...]:
         source = f"    {site.source}" if site.source else ""
         hint = advice(site)
         lines.append(where + source + _ORIGINS[site.origin])
-        lines += first_of([f"  {code_line_text(line)}" for line in site.called_from], 3)
+        lines += [f"  {text}" for text in caller_texts(site)]
         lines.append(f"  {why}: {hint}" if hint else f"  {why}")
     if len(sites) > MOST_LINES:
         lines.append(f"and {len(sites) - MOST_LINES} more")
     return tuple(lines)
+
+
+def caller_texts(site: BreakSite) -> tuple[str, ...]:
+    """Say from where a site is reached: the lines to edit, then the calls that lead there."""
+    named = first_of([code_line_text(line) for line in site.called_from], 3)
+    chain = site.call_chain if not named else site.call_chain[1:]
+    if not chain or len(site.called_from) > 1:
+        return named
+    places = [frame_text(line.file, line.line, line.function) for line in chain]
+    lead = "which is called from" if named else "called from"
+    return (*named, f"{lead} {' <- '.join(first_of(places, 4))}")
 
 
 def _unused(seen: CompileObservation) -> tuple[Finding, ...]:

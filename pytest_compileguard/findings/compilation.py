@@ -18,11 +18,11 @@ from pytest_compileguard.findings.recompile_text import (
     recompile_remedy,
 )
 from pytest_compileguard.findings.wording import (
+    MOST_LINES,
     and_more,
     call_text,
     code_line_text,
     counted,
-    first_of,
     frame_text,
 )
 from pytest_compileguard.metrics import completed_recompiles, facts_of
@@ -44,12 +44,18 @@ _LOOK_FOR_SWITCH = (
 _FALLBACK_REMEDIES: dict[FallbackKind, str] = {
     "frame_skipped": "move what can't be traced out of the loop, try, with block or generator "
     "around it; there, Dynamo gives up the whole frame",
+    "error_suppressed": "torch._dynamo.config.suppress_errors (TORCHDYNAMO_SUPPRESS_ERRORS) lets "
+    "code run eager where compiling raises: mend what raises, and leave the option off, so that "
+    "such an error is seen",
+    "error_caught": "mend what raises while the frame is compiled: code around it catches the "
+    "error, and goes on eager",
     "limit_hit": "keep from recompiling what the guards name; "
     "torch._dynamo.config.recompile_limit only delays this",
     "ran_eager": _LOOK_FOR_SWITCH,
     "hindered": "take away what is named: with it, compiled code says little of the target",
     "nothing_compiled": _LOOK_FOR_SWITCH,
 }
+_EXPLAINING: tuple[FallbackKind, ...] = ("frame_skipped", "error_suppressed", "error_caught")
 
 
 _CALL_IT = "call what compileguard(target) returned, not the target itself"
@@ -132,7 +138,7 @@ def _not_compiled_remedy(seen: CompileObservation) -> str:
     # A break or a skipped frame is the cause, and is shown with advice of its own.
     if own := [f.remedy for f in seen.fallbacks if f.kind == "nothing_compiled" and f.remedy]:
         return own[0]
-    explained = seen.break_sites or any(f.kind == "frame_skipped" for f in seen.fallbacks)
+    explained = seen.break_sites or any(f.kind in _EXPLAINING for f in seen.fallbacks)
     return "" if explained else _LOOK_FOR_SWITCH
 
 
@@ -194,16 +200,25 @@ def _unnamed_limit_hit() -> Fallback:
 
 def _fallback_lines(fallbacks: Sequence[Fallback]) -> tuple[str, ...]:
     """Show each fallback once, however many calls it spoiled."""
-    calls: dict[tuple[str, str, str], list[int]] = {}
+    calls: dict[tuple[str, str, str, str], list[int]] = {}
     for fallback in fallbacks:
         where = frame_text(fallback.file, fallback.line, fallback.frame)
-        if fallback.definition is not None:
-            where += f" ({code_line_text(fallback.definition)})"
-        key = (fallback.kind.replace("_", " "), where, fallback.reason)
+        if own := fallback.definition or fallback.called_from:
+            where += f" ({code_line_text(own)})"
+        raised = code_line_text(fallback.raised) if fallback.raised is not None else ""
+        key = (fallback.kind.replace("_", " "), where, fallback.reason, raised)
         calls.setdefault(key, [])
         if fallback.call is not None:
             calls[key].append(fallback.call)
-    return first_of([_fallback_line(*key, numbers) for key, numbers in calls.items()])
+    lines: list[str] = []
+    for (kind, where, reason, raised), numbers in list(calls.items())[:MOST_LINES]:
+        lines += [
+            _fallback_line(kind, where, reason, numbers),
+            *([f"  {raised}"] if raised else []),
+        ]
+    if len(calls) > MOST_LINES:
+        lines.append(f"and {len(calls) - MOST_LINES} more")
+    return tuple(lines)
 
 
 def _fallback_line(kind: str, where: str, reason: str, calls: Sequence[int]) -> str:

@@ -5,9 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from pytest_compileguard.findings.wording import call_text, counted, first_of, place_text
+from pytest_compileguard.findings.wording import (
+    call_text,
+    counted,
+    first_of,
+    frame_text,
+    place_text,
+)
 from pytest_compileguard.observation import Recompile, RecompileKind
 from pytest_compileguard.plan import CompileArguments
+from pytest_compileguard.trace.compiles import WRAPPER_FILE
 
 _SIZES: tuple[RecompileKind, ...] = ("automatic_dynamic", "size")
 _REMEDIES: dict[RecompileKind, str] = {
@@ -38,6 +45,16 @@ _NUMBER_REMEDY = (
     "the first change of a number makes it dynamic: allow that one with max_recompiles=1, "
     "or pass a tensor"
 )
+_LEARNING_RATE_REMEDY = (
+    "give the optimizer its learning rate as a tensor, lr=torch.tensor(...), as torch advises for "
+    "compiled optimizers; schedulers then change it in place, by hand that is "
+    "group['lr'].fill_(...)"
+)
+_GROUP_REMEDY = (
+    "a number in param_groups is compiled once for each value: keep {name} for all steps, or pass "
+    "it as a tensor if the optimizer takes one, and change that in place"
+)
+_OF_GROUP = re.compile(r"\bparam_groups\[\d+\]\['(\w+)'\]")
 _NUMBER = re.compile(r"-?(?:\d[\d_]*\.?\d*|\.\d+|inf|nan)(?:e[+-]?\d+)?j?")
 _RANGE = re.compile(r">= (-?\d+), <= (-?\d+)")
 _SIZE = re.compile(r"(?P<tensor>[A-Za-z_][\w.]*)\.size\((?P<index>\d+)\)")
@@ -60,8 +77,41 @@ def recompile_lines(recompiles: Sequence[Recompile]) -> tuple[str, ...]:
     return first_of(lines)
 
 
+def recompile_place(recompile: Recompile) -> str:
+    """Say where the frame is; what torch puts around a module of its own classes says nothing."""
+    place, caller = place_text(recompile.file, recompile.line), recompile.called_from
+    if caller is None:
+        return place
+    called = f"called from {frame_text(caller.file, caller.line, caller.function)}"
+    return called if recompile.file.endswith(WRAPPER_FILE) else f"{place}, {called}"
+
+
+def reasons_text(recompile: Recompile) -> str:
+    """Give the reasons of all cache entries as torch words them, the one that counts first."""
+    if not recompile.other_reasons:
+        return recompile.guard
+    others = [f"{reason.entry}: {reason.guard}" for reason in recompile.other_reasons]
+    return "\n".join((f"{recompile.entry}: {recompile.guard}", *others))
+
+
 def recompile_remedy(recompiles: Sequence[Recompile], arguments: CompileArguments) -> str:
     """Say what to change, one line for each kind of cause."""
+    of_groups = [r for r in recompiles if _OF_GROUP.search(r.subject)]
+    remedies = list(dict.fromkeys(_group_remedy(r) for r in of_groups))
+    remedies += _remedies([r for r in recompiles if r not in of_groups], arguments)
+    if _frames(recompiles) > 1:
+        remedies.append("every part of a broken frame recompiles: mend the graph breaks first")
+    return "\n".join(remedies)
+
+
+def _group_remedy(recompile: Recompile) -> str:
+    """Say what to do about a value that an optimizer keeps for a group of parameters."""
+    match = _OF_GROUP.search(recompile.subject)
+    name = match[1] if match else ""
+    return _LEARNING_RATE_REMEDY if name == "lr" else _GROUP_REMEDY.format(name=name)
+
+
+def _remedies(recompiles: Sequence[Recompile], arguments: CompileArguments) -> list[str]:
     of_sizes = [r for r in recompiles if r.kind in _SIZES and ".size(" in r.subject]
     branching = [] if arguments.dynamic is False else [r for r in of_sizes if _is_branch(r)]
     sized = [r for r in of_sizes if r not in branching]
@@ -73,9 +123,7 @@ def recompile_remedy(recompiles: Sequence[Recompile], arguments: CompileArgument
     remedies += [_REMEDIES[kind] for kind in kinds if kind in _REMEDIES]
     values = dict.fromkeys(_value_kind(r) for r in recompiles if r.kind == "value")
     remedies += [_VALUE_REMEDIES[kind] for kind in values]
-    if _frames(recompiles) > 1:
-        remedies.append("every part of a broken frame recompiles: mend the graph breaks first")
-    return "\n".join(remedies)
+    return remedies
 
 
 def _size_remedy(sized: Sequence[Recompile], arguments: CompileArguments, *, alone: bool) -> str:
@@ -134,9 +182,20 @@ def _frames(recompiles: Sequence[Recompile]) -> int:
 
 def _line(recompile: Recompile) -> str:
     kind = "refused by the recompile limit" if recompile.refused else recompile.kind
-    place = place_text(recompile.file, recompile.line)
-    what = f"{_what_changed(recompile)} ({kind.replace('_', ' ')})"
+    place = recompile_place(recompile)
+    others = _other_entries(recompile)
+    what = f"{_what_changed(recompile)} ({kind.replace('_', ' ')}{others})"
     return f"{what}    {place}" if place else what
+
+
+def _other_entries(recompile: Recompile) -> str:
+    """Say by what the call fails other cache entries, where that is another property."""
+    apart = [r for r in recompile.other_reasons if r.subject != recompile.subject]
+    if not apart:
+        return ""
+    kinds = " and ".join(dict.fromkeys(r.kind.replace("_", " ") for r in apart))
+    verb = "fails" if len(apart) == 1 else "fail"
+    return f"; {counted(len(apart), 'other entry', 'other entries')} {verb} by {kinds}"
 
 
 def _what_changed(recompile: Recompile) -> str:
@@ -165,6 +224,6 @@ def _guard(recompile: Recompile) -> str:
     if recompile.kind == "presence" and before in ("None", "is not None"):
         return f"{subject} None -> a value" if before == "None" else f"{subject} a value -> None"
     if before and _is_one_value(recompile):
-        return f"{subject} {before} -> another value"
+        return f"{subject} was {before}"
     # The value met is not known: the guard's own words say more than half a change.
     return f"{subject} ({recompile.guard})" if recompile.guard else subject

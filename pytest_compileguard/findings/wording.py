@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pytest_compileguard.observation import BreakSite, CodeLine, Fallback, Recompile
 
 _ROUNDING = 1e-9
+_ROLES = {"call": "called from", "definition": "defined at", "raise": "raised at"}
 MOST_LINES = 10
 """Most places shown in one finding; the JSON report has all of them."""
 
@@ -37,7 +38,7 @@ def frame_text(file: str, line: int, function: str) -> str:
 
 def code_line_text(line: CodeLine) -> str:
     """Say which line of the user's own code is meant, and what stands there."""
-    what = "called from" if line.role == "call" else "defined at"
+    what = _ROLES[line.role]
     source = f"    {line.source}" if line.source else ""
     return f"{what} {frame_text(line.file, line.line, line.function)}{source}"
 
@@ -47,8 +48,11 @@ def edited_places(place: BreakSite | Fallback | Recompile) -> tuple[tuple[str, i
     lines: tuple[CodeLine, ...] = ()
     if isinstance(place, BreakSite):
         lines = place.called_from
-    elif isinstance(place, Fallback) and place.definition is not None:
-        lines = (place.definition,)
+    else:
+        own = place.called_from
+        if isinstance(place, Fallback):
+            own = place.definition or own
+        lines = (own,) if own is not None else ()
     return tuple((line.file, line.line) for line in lines) or ((place.file, place.line),)
 
 

@@ -124,7 +124,7 @@ def _of_recompiles(check: CheckReport, finding: Finding) -> Iterator[_Cause]:
     phrases: dict[tuple[str, int], list[str]] = {}
     for recompile in check.recompiles:
         if not recompile.refused:
-            place = (recompile.file, recompile.line)
+            (place,) = edited_places(recompile)
             phrases.setdefault(place, []).append(recompile_phrase(recompile))
     for (file, line), said in phrases.items():
         message = _text([*first_of(said, 3), *finding.remedy.splitlines()])

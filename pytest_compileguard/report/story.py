@@ -6,12 +6,15 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Literal
 
-from pytest_compileguard.findings.recompile_text import recompile_phrase
+from pytest_compileguard.findings.breaks import caller_texts
+from pytest_compileguard.findings.recompile_text import (
+    reasons_text,
+    recompile_phrase,
+    recompile_place,
+)
 from pytest_compileguard.findings.wording import (
-    code_line_text,
     counted,
     frame_text,
-    place_text,
 )
 from pytest_compileguard.observation import Record
 from pytest_compileguard.report.contract import CheckReport
@@ -83,10 +86,9 @@ def _breaks(check: CheckReport, call: int) -> Iterator[Event]:
     for site in check.graph_breaks:
         if site.call == call:
             why = f"{site.reason} ({site.id})" if site.id else site.reason
-            lines = [code_line_text(line) for line in site.called_from]
             yield Event(
                 kind="broke",
-                text="; ".join((f"{why}: {site.hint}" if site.hint else why, *lines)),
+                text="; ".join((f"{why}: {site.hint}" if site.hint else why, *caller_texts(site))),
                 place=frame_text(site.file, site.line, site.function),
                 source=site.source,
                 allowed=site.allowed,
@@ -100,8 +102,8 @@ def _recompiles(check: CheckReport, call: int) -> Iterator[Event]:
             yield Event(
                 kind="recompiled",
                 text=f"{refused}{recompile_phrase(recompile).partition(', ')[2]}",
-                place=place_text(recompile.file, recompile.line),
-                source=recompile.guard,
+                place=recompile_place(recompile),
+                source=reasons_text(recompile),
             )
 
 

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from pytest_compileguard.code_origin import calling_line, is_users
+from pytest_compileguard.code_origin import calling_lines, is_users
 from pytest_compileguard.observation import BreakSite, CodeLine, Record
-from pytest_compileguard.source import source_line
+from pytest_compileguard.source import decorator_like, source_line
 
 
 class BreakEvent(Record):
@@ -34,6 +34,8 @@ class BreakEvent(Record):
     """What ``hint`` is made of: each is one remedy, as torch gives them."""
     called_from: tuple[CodeLine, ...] = ()
     """Where the place is in code of others: the user's line that leads to it."""
+    call_chain: tuple[CodeLine, ...] = ()
+    """All lines of the user's that lead to it, innermost first."""
 
     @property
     def site(self) -> tuple[str, int, str]:
@@ -57,6 +59,8 @@ UNTRACED = "Dynamo can't trace"
 """Begins a hint that leaves out which function it is about."""
 # The function that is meant, which hints of a general kind leave out.
 _UNTRACED_NAME = re.compile(r"not know how to trace [^`.]*`([^`]+)`")
+_DISABLED_NAME = re.compile(r"Skip \w+ function `?<function (\S+) at 0x")
+_REMOVE_DISABLE = "Remove the `torch.compiler.disable` call"
 _DETAIL = re.compile(r"^(Explanation|Hint): (.*)$")
 
 
@@ -79,15 +83,18 @@ def read_break(payload: str, *, call: int, frame: str) -> BreakEvent | None:
     head, _, stack = user.partition("User code traceback:")
     entries = _FRAME.findall(stack or user)
     file, line, function = (entries or [("?", "0", frame)])[-1]
+    callers = entries[:-1]
     if (header := _HEADER.search(head)) and header.groups() != (file, line):
-        (file, line), function = header.groups(), frame  # the stack ends in the caller
+        (file, line), function = header.groups(), frame
+        callers = entries  # the stack ends in the caller
+    chain = calling_lines([(f, int(n), plain_function(name)) for f, n, name in callers])
     first = head.split("*** While handling this graph break")[0]
     raised = _RAISED.findall(payload)
     whole = first if header else payload
     reason = _reason(first) if header or not raised else raised[-1].strip()
     reason, expression = (_EXPRESSION.findall(reason) or [(reason, "")])[0]
     found = _GB_ID.search(whole)
-    hints = _hints(whole) or ((expression,) if expression else ())
+    hints = _hints(whole, file) or ((expression,) if expression else ())
     return BreakEvent(
         call=call,
         file=file,
@@ -97,14 +104,9 @@ def read_break(payload: str, *, call: int, frame: str) -> BreakEvent | None:
         id=f"GB{found[1]}" if found else None,
         hint=" ".join(hints),
         hints=hints,
-        called_from=() if is_users(file) else _called_from(entries),
+        called_from=() if is_users(file) else chain[:1],
+        call_chain=chain,
     )
-
-
-def _called_from(entries: list[tuple[str, str, str]]) -> tuple[CodeLine, ...]:
-    stack = [(file, int(line), plain_function(name)) for file, line, name in entries]
-    caller = calling_line(stack)
-    return () if caller is None else (caller,)
 
 
 def merged_sites(events: Sequence[BreakEvent]) -> tuple[BreakSite, ...]:
@@ -135,6 +137,7 @@ def _site(event: BreakEvent, *, events: int) -> BreakSite:
         events=events,
         call=event.call,
         called_from=event.called_from,
+        call_chain=event.call_chain,
     )
 
 
@@ -148,7 +151,7 @@ def _reason(head: str) -> str:
     return _PREAMBLE.sub("", lines[0]).strip() if lines else "frame skipped"
 
 
-def _hints(head: str) -> tuple[str, ...]:
+def _hints(head: str, file: str) -> tuple[str, ...]:
     """The hints that tell what to change; torch's explanation if it gives none."""
     details = [_DETAIL.match(text.strip()) for text in head.splitlines()]
     found = [(match[1], match[2].strip()) for match in details if match and match[2].strip()]
@@ -160,7 +163,17 @@ def _hints(head: str) -> tuple[str, ...]:
     name = _plain_name(untraced[1]) if untraced else ""
     if name and name not in " ".join(hints):
         hints[0] = f"{UNTRACED} `{name}`: {hints[0]}"
+    disabled = _DISABLED_NAME.search(" ".join(explained))
+    if disabled and hints[0] == _REMOVE_DISABLE:
+        hints[0] = _remove_disable(disabled[1], file)
     return tuple(hints)
+
+
+def _remove_disable(function: str, file: str) -> str:
+    """Name what is disabled, and the decorator as the source spells it, if it stands there."""
+    found = decorator_like(file, function.rpartition(".")[2], "disable")
+    spelt = f"`{found}`" if found else "`torch.compiler.disable` (or `torch._dynamo.disable`)"
+    return f"Remove {spelt} from `{function}`"
 
 
 def _plain_name(name: str) -> str:

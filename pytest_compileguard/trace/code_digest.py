@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from pytest_compileguard.observation import GraphCode
-from pytest_compileguard.trace.compiles import TraceEvent
+from pytest_compileguard.trace.event import TraceEvent
 from pytest_compileguard.trace.texts import part_of
 
 _DIGEST_LENGTH = 16

@@ -5,6 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from pytest_compileguard.code_origin import is_users
+from pytest_compileguard.observation import CodeLine
+from pytest_compileguard.source import source_line
+
 _NO_COMPILER = (
     "install a C++ compiler (the variable CXX names it), or check facts and parity with "
     'backend="aot_eager"'
@@ -23,6 +27,20 @@ def explain_error(error: BaseException) -> tuple[str, str]:
     place = _USER_FRAME.findall(str(error).partition("from user code:")[2])
     where = f"\nat {place[-1][0]}:{place[-1][1]} in {place[-1][2]}" if place else ""
     return f"{type(error).__name__}: {text}{where}", ""
+
+
+def raised_at(traceback: str) -> CodeLine | None:
+    """Find where an error of compiling was raised: the user's innermost line, else the last one.
+
+    What torch appends as user code is what was compiled, and raised nothing.
+    """
+    entries = _USER_FRAME.findall(traceback.partition("from user code:")[0])
+    own = [entry for entry in entries if is_users(entry[0])]
+    if not entries:
+        return None
+    file, number, function = (own or entries)[-1]
+    source = source_line(file, int(number))
+    return CodeLine(file=file, line=int(number), function=function, source=source, role="raise")
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

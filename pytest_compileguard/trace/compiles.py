@@ -12,9 +12,13 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import msgspec
+
+from pytest_compileguard.code_origin import StackLine, is_users, nearest_line
 from pytest_compileguard.observation import (
     BreakSite,
     CodeLine,
+    EntryReason,
     Fallback,
     Recompile,
     RecompileKind,
@@ -27,36 +31,16 @@ from pytest_compileguard.trace.break_text import (
     read_break,
     with_callers,
 )
-from pytest_compileguard.trace.guard_text import read_guard
+from pytest_compileguard.trace.compile_error import raised_at
+from pytest_compileguard.trace.dynamic_inputs import became_dynamic, free_inputs, input_values
+from pytest_compileguard.trace.event import TraceEvent
+from pytest_compileguard.trace.recompile_reasons import CacheEntries
 
 WRAPPER_FILE = "external_utils.py"
 """Holds the frame that torch puts around a module whose class is torch's own, and around what
 is disabled."""
+_STACK_LINE = re.compile(r"Line: (?P<line>\d+), Name: (?P<name>.+?), Filename: (?P<file>.+)")
 _LIMIT = re.compile(r"(?:recompile|cache[ _]?size)[ _]?limit", re.IGNORECASE)
-
-
-class TraceEvent(Record):
-    """One record of torch's structured trace, and the call in which it came."""
-
-    call: int
-    metadata: dict[str, Any]
-    payload: str
-
-    @property
-    def compile_id(self) -> str:
-        """``frame/compile``, as in torch's logs; empty for events outside of a compile."""
-        frame, number = self.metadata.get("frame_id"), self.metadata.get("frame_compile_id")
-        return "" if frame is None else f"{frame}/{number}"
-
-    @property
-    def artifact(self) -> str:
-        artifact = self.metadata.get("artifact")
-        return str(artifact.get("name", "")) if isinstance(artifact, dict) else ""
-
-    @property
-    def metrics(self) -> dict[str, Any] | None:
-        value = self.metadata.get("compilation_metrics")
-        return value if isinstance(value, dict) else None
 
 
 class Frame(Record):
@@ -65,6 +49,8 @@ class Frame(Record):
     name: str
     file: str
     line: int
+    called_from: CodeLine | None = None
+    """Where it is code of others: the user's line that leads to it."""
 
 
 class TraceFacts(Record):
@@ -95,7 +81,7 @@ def read_trace(events: Sequence[TraceEvent], *, target: str, dynamic: bool | Non
     ``dynamic`` is what the test asked of ``torch.compile``.
     """
     frames = _frames(events, target)
-    graphs = _graphs(events)
+    graphs = free_inputs(events)
     failed = {e.compile_id: e for e in events if e.metrics and _failure(e.metrics)}
     graph_ids = tuple(cid for cid in graphs if cid not in failed)
     limit = {cid for cid, e in failed.items() if _LIMIT.search(_failure(e.metrics or {}))}
@@ -111,7 +97,7 @@ def read_trace(events: Sequence[TraceEvent], *, target: str, dynamic: bool | Non
         break_events=len(breaks),
         recompiles=recompiles,
         skipped=tuple(_skip(e, frames) for e in given_up if _is_given_up(e)),
-        raised=tuple(_skip(e, frames) for e in given_up if not _is_given_up(e)),
+        raised=tuple(_swallowed(e, frames, events) for e in given_up if not _is_given_up(e)),
         limit_hit=bool(limit),
         compile_time_s=_compile_time_s(events),
     )
@@ -146,20 +132,18 @@ def _frames(events: Iterable[TraceEvent], target: str) -> dict[str, Frame]:
         if name == "inner" and file.endswith(WRAPPER_FILE):
             name = target
         frames[event.compile_id] = Frame(
-            name=plain_function(name), file=file, line=int(metrics.get("co_firstlineno") or 0)
+            name=plain_function(name),
+            file=file,
+            line=int(metrics.get("co_firstlineno") or 0),
+            called_from=None if is_users(file) else nearest_line(_stack(metrics)),
         )
     return frames
 
 
-def _graphs(events: Iterable[TraceEvent]) -> dict[str, int]:
-    """How free the inputs of each compile id are, at its last attempt: Dynamo may start anew."""
-    found: dict[str, int] = {}
-    for event in events:
-        if "dynamo_output_graph" in event.metadata:
-            graph = event.metadata["dynamo_output_graph"]
-            sizes = graph.get("sizes", {}) if isinstance(graph, dict) else {}
-            found[event.compile_id] = _freedom(sizes, event.payload)
-    return found
+def _stack(metrics: dict[str, Any]) -> list[StackLine]:
+    """Read from where a frame was called; torch before 2.11 does not tell."""
+    found = (_STACK_LINE.fullmatch(str(text)) for text in metrics.get("stack_trace") or ())
+    return [(m["file"], int(m["line"]), plain_function(m["name"])) for m in found if m]
 
 
 def _failure(metrics: dict[str, Any]) -> str:
@@ -192,6 +176,9 @@ def _compile_time_s(events: Iterable[TraceEvent]) -> float:
 def _skip(event: TraceEvent, frames: dict[str, Frame]) -> Fallback:
     metrics = event.metrics or {}
     frame = frames.get(event.compile_id) or Frame(name="?", file="?", line=0)
+    definition = CodeLine(
+        file=frame.file, line=frame.line, function=frame.name, source="", role="definition"
+    )
     return Fallback(
         kind="frame_skipped",
         call=event.call,
@@ -199,9 +186,26 @@ def _skip(event: TraceEvent, frames: dict[str, Frame]) -> Fallback:
         file=str(metrics.get("fail_user_frame_filename") or frame.file),
         line=int(metrics.get("fail_user_frame_lineno") or frame.line),
         reason=_first_sentence(_failure(metrics).partition(": ")[2]) or "Dynamo skipped the frame",
-        definition=CodeLine(
-            file=frame.file, line=frame.line, function=frame.name, source="", role="definition"
-        ),
+        definition=definition,
+        called_from=frame.called_from,
+    )
+
+
+def _swallowed(
+    event: TraceEvent, frames: dict[str, Frame], events: Iterable[TraceEvent]
+) -> Fallback:
+    """Tell an error of compiling that did not reach the caller, and where it was raised."""
+    skip = _skip(event, frames)
+    tracebacks = [
+        e.payload
+        for e in events
+        if e.artifact == "dynamo_error" and (e.compile_id, e.call) == (event.compile_id, event.call)
+    ]
+    suppressed = (event.metrics or {}).get("config_suppress_errors")
+    return msgspec.structs.replace(
+        skip,
+        kind="error_suppressed" if suppressed else "error_caught",
+        raised=raised_at(tracebacks[-1]) if tracebacks else None,
     )
 
 
@@ -228,57 +232,47 @@ def _recompiles(
     found = []
     events = list(events)
     guards = {e.compile_id: e.payload for e in events if "dynamo_cpp_guards_str" in e.metadata}
+    entries = CacheEntries(guards, input_values(events))
     for event in events:
         if event.artifact != "recompile_reasons":
             continue
         frame_id = event.compile_id.split("/")[0]
-        frame = frames.get(f"{frame_id}/0") or frames.get(event.compile_id)
-        failure = read_guard(event.payload, guards.get(event.compile_id, ""))
-        kind = failure.kind
+        frame = frames.get(event.compile_id) or frames.get(f"{frame_id}/0")
+        reasons = entries.reasons(event.compile_id, event.payload)
+        kind = reasons[0].kind
         if (
             kind in {"size", "value"}
+            and not reasons[0].subject.startswith("len(")
             and dynamic is not False
-            and _became_dynamic(event.compile_id, graphs)
+            and became_dynamic(event.compile_id, graphs)
         ):
             kind = "automatic_dynamic"
-        found.append(_recompile(event, frame, failure, kind, refused=event.compile_id in limit))
+        found.append(_recompile(event, frame, reasons, kind, refused=event.compile_id in limit))
     return tuple(found)
 
 
 def _recompile(
-    event: TraceEvent, frame: Frame | None, failure: Any, kind: RecompileKind, *, refused: bool
+    event: TraceEvent,
+    frame: Frame | None,
+    reasons: Sequence[EntryReason],
+    kind: RecompileKind,
+    *,
+    refused: bool,
 ) -> Recompile:
+    telling, *others = reasons
     return Recompile(
         call=event.call,
         frame=frame.name if frame else "?",
         file=frame.file if frame else "?",
         line=frame.line if frame else 0,
         compile_id=event.compile_id,
-        guard=failure.text,
-        subject=failure.subject,
-        before=failure.before,
-        after=failure.after,
+        guard=telling.guard,
+        subject=telling.subject,
+        before=telling.before,
+        after=telling.after,
         kind=kind,
         refused=refused,
+        entry=telling.entry,
+        called_from=frame.called_from if frame else None,
+        other_reasons=tuple(others),
     )
-
-
-def _became_dynamic(compile_id: str, graphs: dict[str, int]) -> bool:
-    """Whether this compile has a symbolic size, or a number as input, that none before had."""
-    frame, _, number = compile_id.partition("/")
-    before = [graphs.get(f"{frame}/{n}", 0) for n in range(int(number or 0))]
-    return graphs.get(compile_id, 0) > max(before, default=0)
-
-
-def _freedom(sizes: dict[str, Any], code: str) -> int:
-    """Count symbolic sizes and lifted numbers among the inputs of a graph."""
-    heads = "".join(line for line in code.splitlines() if "def forward(" in line)
-    symbols = set(re.findall(r'"Sym\((\w+)\)"', heads))
-    symbols |= {s for size in sizes.values() for s in _symbols(size)}
-    lifted = [name for name, size in sizes.items() if name.startswith("l_") and size == []]
-    return len(symbols) + len(lifted)
-
-
-def _symbols(size: object) -> list[str]:
-    dimensions = size if isinstance(size, list) else []
-    return [s for dimension in map(str, dimensions) for s in re.findall(r"\b[su]\d+\b", dimension)]

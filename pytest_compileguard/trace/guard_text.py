@@ -7,10 +7,7 @@ texts, they only explain.
 
 from __future__ import annotations
 
-import json
 import re
-
-import msgspec
 
 from pytest_compileguard.observation import RecompileKind, Record
 
@@ -25,7 +22,8 @@ class GuardFailure(Record):
     kind: RecompileKind
 
 
-_ENTRY = re.compile(r"^\d+/\d+(?:_\d+)?: ")
+FREE = "any"
+"""Stands for the value of a size, stride or number that compiled code takes as it comes."""
 _MISMATCH = re.compile(
     r"tensor '(?P<name>.+?)' (?P<what>size|stride|dtype|device|rank|dispatch key set|requires_grad)"
     r" mismatch(?: at index (?P<index>\d+))?\.(?: expected (?P<before>.+?), actual (?P<after>.+))?"
@@ -47,8 +45,25 @@ _NESTED = re.compile(r"(?:^|\.)_(?:modules|parameters|buffers)\['([^']+)'\]")
 # One line of ``dynamo_cpp_guards_str``, which draws a tree.
 _GUARD_LINE = re.compile(r"^[| ]*\+- [A-Z_]+: (.+)$")
 _COMPARED = re.compile(r"^(?:[=!<>]|is\b|$)")
-_CHECK_TENSOR = re.compile(r"^check_tensor\((?P<name>[^,]+), .*\bsize=\[(?P<sizes>[^\]]*)\]")
-_SIZE_SUBJECT = re.compile(r"(?P<name>.+)\.size\((?P<index>\d+)\)")
+_CHECK_TENSOR = re.compile(
+    r"^check_tensor\((?P<name>[^,]+), (?P<type>\w+), .*\btorch\.(?P<dtype>\w+),"
+    r".* requires_grad=(?P<requires_grad>\w+), size=\[(?P<size>[^\]]*)\],"
+    r" stride=\[(?P<stride>[^\]]*)\]"
+)
+# Reasons name dtypes as C++ does, guards as Python does.
+_DTYPES = {
+    "float32": "Float",
+    "float64": "Double",
+    "float16": "Half",
+    "bfloat16": "BFloat16",
+    "int64": "Long",
+    "int32": "Int",
+    "int16": "Short",
+    "int8": "Char",
+    "uint8": "Byte",
+    "complex64": "ComplexFloat",
+    "complex128": "ComplexDouble",
+}
 _PLAIN_KINDS: dict[str, RecompileKind] = {
     "size": "size",
     "stride": "stride",
@@ -58,74 +73,59 @@ _PLAIN_KINDS: dict[str, RecompileKind] = {
 }
 
 
-def telling_reason(payload: str) -> str:
-    """Take one reason from the payload of ``recompile_reasons``, which has one a cache entry.
-
-    The newest entry's, unless that only says that a global state is another one: an entry that
-    was compiled under this state is nearer to the call, and tells what is new.
-    """
-    texts = _reasons(payload)
-    return next((t for t in texts if not _STATE.search(t)), texts[0])
-
-
-def _reasons(payload: str) -> list[str]:
-    """Give all reasons of a payload, one a cache entry, newest first."""
-    text = payload.strip()
-    if text.startswith("["):
-        try:
-            reasons = json.loads(text)
-        except ValueError:
-            reasons = []
-        if isinstance(reasons, list) and reasons:
-            return [str(reason) for reason in reasons]
-    return [text]
-
-
-def read_guard(payload: str, new_guards: str = "") -> GuardFailure:
-    """Make sense of one ``recompile_reasons`` payload.
-
-    Many guards tell only what they expected. ``new_guards``, those of the code that was then
-    compiled, tell what was met; so may the reasons why older code did not fit.
-    """
-    failure = _read(telling_reason(payload))
-    if not failure.subject or failure.after or not failure.before:
-        return failure
-    others = (_read(reason) for reason in _reasons(payload)[1:])
-    met = [other.after for other in others if other.subject == failure.subject and other.after]
-    after = met[0] if met else _expected(new_guards, failure.subject)
-    if after == failure.before:
-        after = ""
-    return msgspec.structs.replace(failure, after=after)
-
-
-def _read(reason: str) -> GuardFailure:
-    bare = _ENTRY.sub("", _without_source(reason))
+def read_guard(reason: str) -> GuardFailure:
+    """Make sense of one reason, without the id of its cache entry."""
+    bare = _without_source(reason)
     for read in _READERS:
         if failure := read(bare):
             return failure
     return GuardFailure(text=bare, subject="", before="", after="", kind="other")
 
 
-def _expected(guards: str, subject: str) -> str:
-    """Find the value that guards of new code expect of a subject: the one that was met."""
+def is_state(text: str) -> bool:
+    """Whether a guard failed for a global state, as is grad mode, and not for an argument."""
+    return bool(_STATE.search(text))
+
+
+def is_compared(before: str) -> bool:
+    """Whether a guard holds for more than one value: ``>= 2``."""
+    return bool(_COMPARED.match(before))
+
+
+def expected_values(guards: str) -> dict[str, str]:
+    """Read the values that guards of compiled code expect, by subject.
+
+    ``FREE`` is that of a size or stride that may have any.
+    """
+    found: dict[str, str] = {}
     for line in guards.splitlines():
         if match := _GUARD_LINE.match(line):
-            failure = _read(match[1])
-            if failure.subject == subject and not _COMPARED.match(failure.before):
-                return failure.before
-            if size := _size_of(match[1], subject):
-                return size
-    return ""
+            failure = read_guard(match[1])
+            told = {failure.subject: failure.before} if not is_compared(failure.before) else {}
+            for subject, value in {**told, **_of_tensor(match[1])}.items():
+                found.setdefault(subject, value)
+    return found
 
 
-def _size_of(guard: str, subject: str) -> str:
-    """Read a size from ``check_tensor(L['x'], ..., size=[1, None], ...)``; empty if it is free."""
-    match, wanted = _CHECK_TENSOR.match(guard), _SIZE_SUBJECT.fullmatch(subject)
-    if not match or not wanted or subject_name(match["name"]) != wanted["name"]:
-        return ""
-    sizes = [size.strip() for size in match["sizes"].split(",")]
-    index = int(wanted["index"])
-    return sizes[index] if index < len(sizes) and sizes[index].isdigit() else ""
+def _of_tensor(guard: str) -> dict[str, str]:
+    """Read from ``check_tensor(L['x'], Tensor, ..., torch.float32, ..., size=[1, None], ...)``."""
+    match = _CHECK_TENSOR.match(guard)
+    if not match:
+        return {}
+    name = subject_name(match["name"])
+    sizes, strides = (_numbers(match[what]) for what in ("size", "stride"))
+    return {
+        f"type of {name}": match["type"],
+        f"{name}.dtype": _DTYPES.get(match["dtype"], match["dtype"].capitalize()),
+        f"{name}.requires_grad": match["requires_grad"],
+        f"{name}.rank": str(len(sizes)),
+        **{f"{name}.size({index})": size for index, size in enumerate(sizes)},
+        **{f"{name}.stride({index})": stride for index, stride in enumerate(strides)},
+    }
+
+
+def _numbers(text: str) -> list[str]:
+    return [FREE if word == "None" else word for word in re.findall(r"\w+", text)]
 
 
 def subject_name(name: str) -> str:

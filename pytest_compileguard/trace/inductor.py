@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from pytest_compileguard.observation import FusedKernel
-from pytest_compileguard.trace.compiles import TraceEvent
+from pytest_compileguard.trace.event import TraceEvent
 
 ON_CPU = "the code runs on a CPU"
 """Why a CUDA graph was skipped where torch counts it without giving a reason."""

@@ -8,7 +8,7 @@ from pathlib import PurePath
 from typing import Literal
 
 from pytest_compileguard.observation import Record
-from pytest_compileguard.trace.compiles import TraceEvent
+from pytest_compileguard.trace.event import TraceEvent
 
 TextKind = Literal["graph", "guards", "code"]
 _KINDS: dict[TextKind, str] = {

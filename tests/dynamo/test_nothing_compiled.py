@@ -53,6 +53,30 @@ def raising(_graph: Any, _inputs: Any) -> Any:
     raise RuntimeError("this backend knows no sine")
 
 
+def no_sine(graph: torch.fx.GraphModule, _inputs: Any) -> Any:
+    if any("sin" in node.name for node in graph.graph.nodes):
+        raise RuntimeError("this backend knows no sine")
+    return graph.forward
+
+
+def break_then_sine(x: Tensor) -> Tensor:
+    y = x.cos()
+    torch._dynamo.graph_break()
+    return y.sin()
+
+
+@torch.compiler.disable(recursive=False)
+def attempt(x: Tensor) -> Tensor:
+    try:
+        return plus_one(x)
+    except RuntimeError:
+        return x.sin() + 1
+
+
+def catching(x: Tensor) -> Tensor:
+    return attempt(x.cos())
+
+
 class PassOn(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
@@ -102,7 +126,35 @@ def test_backend_that_raises_while_errors_are_suppressed() -> None:
     with torch._dynamo.config.patch(suppress_errors=True):
         seen = check(plus_one, (X,), (X,), backend=raising)
 
-    fails(seen, "frame skipped", "backend='raising' raised: RuntimeError: this backend knows no")
+    fails(
+        seen,
+        "error suppressed",
+        "backend='raising' raised: RuntimeError: this backend knows no sine",
+        "raised at ",
+        'in raising    raise RuntimeError("this backend knows no sine")',
+        "torch._dynamo.config.suppress_errors",
+    )
+    assert "loop, try, with block" not in seen.told
+
+
+def test_suppressed_error_is_not_accepted_with_a_graph_break() -> None:
+    with torch._dynamo.config.patch(suppress_errors=True):
+        seen = check(break_then_sine, (X,), backend=no_sine, max_graph_breaks=1)
+
+    assert seen.facts.graphs == 1
+    assert seen.verdict.outcome == "failed"
+    assert "fallbacks 1 > 0" in seen.told
+    assert "error suppressed" in seen.told
+    assert "in no_sine" in seen.told
+
+
+def test_error_that_the_target_catches_is_told_as_caught() -> None:
+    seen = check(catching, (X,), backend=no_sine, max_graph_breaks=1)
+
+    assert seen.verdict.outcome == "failed"
+    assert "error caught" in seen.told
+    assert "this backend knows no sine" in seen.told
+    assert "suppress_errors" not in seen.told
 
 
 def test_error_of_the_call_itself_is_no_fallback() -> None:

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -186,7 +186,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "a marked size that code branches on": lambda: Case(
         large_or_small,
         marked(4, 8, 30),
-        (("x.size(0)", ">= 2, <= 20", "", "size"),),
+        (("x.size(0)", ">= 2, <= 20", "30", "size"),),
         at=(2,),
         graphs=2,
     ),
@@ -249,7 +249,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "whole number, then dynamic": lambda: Case(
         times,
         with_each(2, 3, 4, 5),
-        (("n", "2", "", "automatic_dynamic"),),
+        (("n", "2", "3", "automatic_dynamic"),),
         at=(1,),
         graphs=2,
     ),
@@ -264,7 +264,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "floating number, then dynamic": lambda: Case(
         times,
         with_each(1.5, 2.5, 3.5),
-        (("n", "1.5", "", "automatic_dynamic"),),
+        (("n", "1.5", "2.5", "automatic_dynamic"),),
         at=(1,),
         graphs=2,
     ),
@@ -330,7 +330,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "two closures of one factory": lambda: Case(
         call,
         with_each(factory(2), factory(3)),
-        (("function.__closure__[0].cell_contents", "2", "", "automatic_dynamic"),),
+        (("function.__closure__[0].cell_contents", "2", "3", "automatic_dynamic"),),
         at=(1,),
         graphs=2,
     ),
@@ -383,11 +383,54 @@ def test_learning_rate_of_an_optimizer(backend: str) -> None:
     def schedule(index: int) -> None:
         optimizer.param_groups[0]["lr"] = 0.01 * (index + 1)
 
-    seen = check(step, *sizes(4, 4, 4, 4), before=schedule, backend=backend)
+    seen = check(step, *sizes(4, 4, 4, 4), before=schedule, backend=backend, max_recompiles=0)
 
+    assert "lr=torch.tensor(...)" in seen.told
+    assert "allow_unspec_int_on_nn_module" not in seen.told
     assert {r.frame for r in seen.facts.recompiles} == {"step"}
     # The number becomes an input, but compilers behind AOTAutograd, inductor too, ask for it back.
     assert len(seen.facts.recompiles) == (1 if backend == "eager" else 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "values"), (("weight_decay", (0.1, 0.2, 0.3)), ("betas", ((0.9, 0.99), (0.8, 0.99))))
+)
+def test_other_values_of_an_optimizer(name: str, values: Sequence[Any]) -> None:
+    weight = nn.Parameter(torch.ones(4))
+    optimizer = torch.optim.AdamW([weight], lr=torch.tensor(0.1))
+
+    def step(x: Tensor) -> None:
+        optimizer.zero_grad()
+        (weight * x).sum().backward()
+        optimizer.step()
+
+    def assign(index: int) -> None:
+        optimizer.param_groups[0][name] = values[index]
+
+    seen = check(step, *sizes(*[4] * len(values)), before=assign, max_recompiles=0)
+
+    assert f"keep {name} for all steps" in seen.told
+    assert "allow_unspec_int_on_nn_module" not in seen.told
+
+
+def test_learning_rate_in_a_tensor_that_a_scheduler_changes() -> None:
+    weight = nn.Parameter(torch.ones(4))
+    optimizer = torch.optim.SGD([weight], lr=torch.tensor(0.1))
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
+
+    def step(x: Tensor) -> None:
+        optimizer.zero_grad()
+        (weight * x).sum().backward()
+        optimizer.step()
+
+    def schedule(index: int) -> None:
+        if index:
+            scheduler.step()
+
+    seen = check(step, *sizes(4, 4, 4), before=schedule, backend="aot_eager")
+
+    assert not seen.facts.recompiles
+    assert float(optimizer.param_groups[0]["lr"]) == pytest.approx(0.025)
 
 
 def test_state_that_an_optimizer_makes_in_its_first_step() -> None:
@@ -442,7 +485,7 @@ def test_closures_guarded_one_by_one_recompile_nothing() -> None:
     ),
 )  # fmt: skip
 def test_wording_of_a_guard(text: str, expected: Expected) -> None:
-    read = read_guard(f"0/0: {text}")
+    read = read_guard(text)
     assert (read.subject, read.before, read.after, read.kind) == expected
 
 

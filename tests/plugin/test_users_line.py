@@ -46,6 +46,32 @@ def looping(x):
 
 def timed(x):
     return x + time.time()
+
+def speak(x):
+    y = x.sin()
+    print("half way")
+    return y.cos()
+
+def middle(x):
+    return speak(x + 1)
+
+@torch._dynamo.disable(reason="slow")
+def marked(x):
+    return x + 1
+
+def deep(x):
+    return middle(x).cos()
+
+def calls_marked(x):
+    return marked(x.sin()).cos()
+
+def calls_disabled(x):
+    return disabled(x.sin()).cos()
+
+wrapped = torch.compiler.disable(speak)
+
+def calls_wrapped(x):
+    return wrapped(x.sin()).cos()
 """
 SUITE = """
 import torch
@@ -91,11 +117,64 @@ def test_a_break_in_a_package_names_the_innermost_line_of_the_user(run_suite: Ru
         [
             "*vendor.py:3 in emit    print(*third party*",
             "      called from library.py:6 in inner    return vendor.emit(x.sin())",
+            "      which is called from library.py:9 in outer",
             "      Failed to trace builtin operator (GB0059)*",
         ]
     )
     (finding,) = run.findings("graph_breaks")
     assert (finding["file"], finding["line"]) == ("library.py", 6)
+
+
+def test_a_break_in_the_users_own_helper_names_the_calls_that_lead_to_it(
+    run_suite: RunSuite,
+) -> None:
+    run = run_suite(_suite("deep"), library=LIBRARY)
+    run.result.assert_outcomes(failed=1)
+    run.result.stdout.fnmatch_lines(
+        [
+            "*library.py:36 in speak    print(*",
+            "      called from library.py:40 in middle <- library.py:47 in deep",
+            "      Failed to trace builtin operator (GB0059)*",
+        ]
+    )
+    (site,) = run.check["graph_breaks"]
+    assert site["called_from"] == []
+    assert [(line["line"], line["function"], line["source"]) for line in site["call_chain"]] == [
+        (40, "middle", "return speak(x + 1)"),
+        (47, "deep", "return middle(x).cos()"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("target", "advice"),
+    (
+        ("calls_marked", "Remove `@torch._dynamo.disable` from `marked`"),
+        ("calls_disabled", "Remove `@torch.compiler.disable` from `disabled`"),
+        (
+            "calls_wrapped",
+            "Remove `torch.compiler.disable` (or `torch._dynamo.disable`) from `speak`",
+        ),
+    ),
+)
+def test_advice_names_what_is_disabled_as_the_source_spells_it(
+    run_suite: RunSuite, target: str, advice: str
+) -> None:
+    run = run_suite(_suite(target), library=LIBRARY)
+    run.result.assert_outcomes(failed=1)
+    assert f"disable()`d function (GB0098): {advice}" in run.text
+
+
+def test_a_break_at_a_disabled_helper_is_no_fallback(run_suite: RunSuite) -> None:
+    run = run_suite(_suite("calls_marked").replace("max_graph_breaks=0, ", ""), library=LIBRARY)
+    run.result.assert_outcomes(passed=1)
+    assert (len(run.check["graph_breaks"]), run.check["fallbacks"]) == (1, [])
+
+
+def test_a_break_in_the_target_itself_has_no_calls_that_lead_to_it(run_suite: RunSuite) -> None:
+    run = run_suite(_suite("speak"), library=LIBRARY)
+    run.result.assert_outcomes(failed=1)
+    (site,) = run.check["graph_breaks"]
+    assert (site["line"], site["call_chain"]) == (36, [])
 
 
 def test_the_annotation_stands_at_the_line_of_the_user(

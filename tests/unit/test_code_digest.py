@@ -7,7 +7,7 @@ import re
 import pytest
 
 from pytest_compileguard.trace.code_digest import code_digest, graph_codes
-from pytest_compileguard.trace.compiles import TraceEvent
+from pytest_compileguard.trace.event import TraceEvent
 
 # In the forms of what torch 2.11 to 2.14 generate, for a GPU and for a processor.
 TRITON = """\

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pytest_compileguard.observation import FusedKernel
 from pytest_compileguard.report.highlight import module
-from pytest_compileguard.trace.compiles import TraceEvent
+from pytest_compileguard.trace.event import TraceEvent
 from pytest_compileguard.trace.inductor import fused_kernels, kernel_names
 from pytest_compileguard.trace.texts import compiler_texts
 

@@ -577,6 +577,7 @@ def test_the_document_holds_the_contract() -> None:
             "rewritten_assert": False,
             "hints": [],
             "called_from": [],
+            "call_chain": [],
         }
     ]
     (recompile,) = check["recompiles"]
