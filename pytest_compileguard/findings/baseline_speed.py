@@ -25,7 +25,8 @@ _WIDEST = 2.0
 """Highest / lowest end of an interval from which on it proves nothing against a baseline that lies
 less than another such step above it."""
 _OTHER_PACE = 2.5
-"""Change of eager's own time; in slow and fast phases of one machine, 2.3 was seen."""
+"""Change of eager's own time from which on it may explain a loss up to its own size; in slow and
+fast phases of one machine, 2.3 was seen."""
 _TIMES = tuple(metric for metric in TIMINGS if metric.policy == "show")
 
 
@@ -81,7 +82,7 @@ def _other_machine(speed: Speed, stored: TimingEntry) -> str:
     if width > _WIDEST and speed.speedup_high * width > stored.speedup:
         return f"its interval spans a factor of {width:.0f}"
     moved = max(speed.eager_ms / stored.eager_ms, stored.eager_ms / speed.eager_ms)
-    if moved < _OTHER_PACE:
+    if moved < _OTHER_PACE or speed.speedup_high * moved < stored.speedup:
         return ""
     return (
         f"eager itself took {stored.eager_ms:.4g} ms when it was recorded, {speed.eager_ms:.4g} ms "

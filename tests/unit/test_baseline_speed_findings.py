@@ -108,6 +108,7 @@ def test_a_missing_timing_beside_facts_is_visible() -> None:
         ((1.2, 1.3, 1.4), 147.8, "worse, but eager itself took 147.8 ms when it was recorded"),
         ((1.2, 1.3, 1.4), 1.5, ""),
         ((0.02, 0.03, 0.07), 1.3, ""),
+        ((0.02, 0.03, 0.03), 5.2, ""),
     ),
 )
 def test_what_only_another_pace_explains_is_no_regression(
