@@ -8,6 +8,8 @@ from typing import cast
 
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs", "lite")
 """The modes of ``torch.compile``; a backend of one's own may have others."""
+_ALIKE = 0.8
+"""Likeness by difflib from which on a mode is taken for a misspelt one."""
 ALLOWANCES = "ids (GB0059), modules (torch.optim) or globs on places (*/encoder.py:41)"
 
 _INTEGERS = {
@@ -68,7 +70,7 @@ def _is_mode(value: object) -> bool:
     """Whether it may be a mode; only inductor refuses one that is misspelt, others ignore it."""
     if not isinstance(value, str):
         return False
-    return value in MODES or not get_close_matches(value.lower(), MODES, n=1, cutoff=0.75)
+    return value in MODES or not get_close_matches(value.lower(), MODES, n=1, cutoff=_ALIKE)
 
 
 _FLAG: tuple[Callable[[object], bool], str] = (
@@ -79,7 +81,7 @@ _KINDS: dict[str, tuple[Callable[[object], bool], str]] = {
     "fullgraph": _FLAG,
     "dynamic": _FLAG,
     "modes": (_are_modes, f"a list of some of {', '.join(MODES)}, each once"),
-    "mode": (_is_mode, f"one of {', '.join(MODES)}, or a mode of a backend of your own"),
+    "mode": (_is_mode, f"one of {', '.join(MODES)}, or one that resembles none of these"),
     "backend": (lambda value: isinstance(value, str) or callable(value), "a name or a callable"),
     "setup": (callable, "a callable without arguments"),
     "allow_graph_breaks": (_are_allowances, f"a list of {ALLOWANCES}"),

@@ -17,7 +17,11 @@ def decorator_like(file: str, function: str, word: str) -> str:
     Empty if the file defines no such function, or several that differ in it.
     """
     lines = [text.strip() for text in linecache.getlines(file)]
-    starts = [n for n, text in enumerate(lines) if re.match(rf"(async )?def {function}\b", text)]
+    starts = [
+        n
+        for n, text in enumerate(lines)
+        if re.match(rf"(async )?def {re.escape(function)}\b", text)
+    ]
     found = set()
     for start in starts:
         above = start - 1

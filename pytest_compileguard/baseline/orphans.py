@@ -17,8 +17,8 @@ def gone_modules(rootpath: Path, nodeids: Iterable[str]) -> tuple[str, ...]:
     """
     folders = sorted({module_path(nodeid).parent.as_posix() for nodeid in nodeids})
     return tuple(
-        f"{printable(path.relative_to(rootpath).as_posix())}: its test module is gone; "
-        "compileguard prune drops it"
+        f"{printable(path.relative_to(rootpath).as_posix())}: its test module is gone; if that was "
+        "renamed, rename the file too, else compileguard prune drops it"
         for folder in folders
         for path in sorted((rootpath / folder / FOLDER).glob("*.json"))
         if not _has_module(rootpath / folder, path.stem)

@@ -115,15 +115,15 @@ def _facts(
 def _breaks_in_other_calls(
     plan: Plan, seen: CompileObservation, stored: FactsEntry, message: str
 ) -> tuple[Finding, ...]:
-    """Compare what does not depend on the calls: a new place that breaks, and one more of them.
+    """Fail for a break at a new place where their number rose too, whatever the calls.
 
     Else a change of the inputs would hide a break that came with it.
     """
     anyway = incomparable(plan, "baseline", message)
-    if not _new_sites(plan, seen, stored):
-        return (anyway,)
     found = _compared(plan, GRAPH_BREAKS, seen, stored, message, older=False)
-    return (anyway,) if found is None or found.status != "failed" else (found, anyway)
+    if found is None or found.status != "failed" or not _new_sites(plan, seen, stored):
+        return (*_exchanged_sites(plan, seen, stored), anyway)
+    return (found, anyway)
 
 
 def _is_comparable(plan: Plan, metric: Metric, stored: FactsEntry, note: str) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import msgspec
 
 from pytest_compileguard.baseline.entries import TimingEntry, printable
@@ -14,6 +16,7 @@ from pytest_compileguard.findings.baseline_advice import (
     missing,
     other_inputs,
     unchecked,
+    update_command,
 )
 from pytest_compileguard.findings.speed import QUIETER, speed_text
 from pytest_compileguard.findings.wording import factor_text
@@ -71,33 +74,46 @@ def timing_findings(  # noqa: PLR0913  # each is a fact of the check
         return (incomparable(plan, metric, message),)
     if message := other_inputs(stored.inputs, inputs_of(seen.inputs)):
         return (incomparable(plan, metric, message),)
-    found = (_wall(plan, speed, stored), *_device(plan, device, stored))
-    doubt = f"disturbed: {disturbed}" if disturbed else _other_machine(speed, stored)
-    return tuple(_doubted(finding, doubt) for finding in found) if doubt else found
+    wall = _wall(plan, speed, stored)
+    doubt = _Doubt(f"disturbed: {disturbed}") if disturbed else None
+    # The clock of the device hides what makes the other one noisy, so only a disturbance counts.
+    devices = tuple(_doubted(finding, doubt) for finding in _device(plan, device, stored))
+    return (_doubted(wall, doubt or _other_machine(plan, speed, stored)), *devices)
 
 
-def _other_machine(speed: Speed, stored: TimingEntry) -> str:
+class _Doubt(NamedTuple):
+    """Why a loss proves nothing, and what to do."""
+
+    reason: str
+    remedy: str = QUIETER
+
+
+def _other_machine(plan: Plan, speed: Speed, stored: TimingEntry) -> _Doubt | None:
     """Say why two ratios tell nothing of each other, though the device model is the same."""
     width = speed.speedup_high / speed.speedup_low
     if width > _WIDEST and speed.speedup_high * width > stored.speedup:
-        return f"its interval spans a factor of {width:.0f}"
+        return _Doubt(f"its interval spans a factor of {width:.0f}")
     moved = max(speed.eager_ms / stored.eager_ms, stored.eager_ms / speed.eager_ms)
     if moved < _OTHER_PACE or speed.speedup_high * moved < stored.speedup:
-        return ""
-    return (
+        return None
+    return _Doubt(
         f"eager itself took {stored.eager_ms:.4g} ms when it was recorded, {speed.eager_ms:.4g} ms "
-        "now: one of the two machines was busy, or the eager code is another one"
+        "now: one of the two machines was busy, or the eager code is another one",
+        f"{QUIETER}; if the eager code was changed, record it: {update_command(plan)}",
     )
 
 
-def _doubted(finding: Finding, doubt: str) -> Finding:
+def _doubted(finding: Finding, doubt: _Doubt | None) -> Finding:
     """Take back that a speedup is worse, as something else may have made it so."""
     observed, stored = finding.observed, finding.baseline
     worse = isinstance(observed, float) and isinstance(stored, float) and observed < stored
-    if finding.status != "failed" or not worse:  # better fails too, if it is to be recorded
+    # Better fails too, if it is to be recorded.
+    if doubt is None or finding.status != "failed" or not worse:
         return finding
-    message = f"{finding.message}: worse, but {doubt}"
-    return msgspec.structs.replace(finding, status="inconclusive", message=message, remedy=QUIETER)
+    message = f"{finding.message}: worse, but {doubt.reason}"
+    return msgspec.structs.replace(
+        finding, status="inconclusive", message=message, remedy=doubt.remedy
+    )
 
 
 def _wall(plan: Plan, speed: Speed, stored: TimingEntry) -> Finding:

@@ -2,7 +2,8 @@
 
 What the target holds lives as long as the check. An object that is passed to a call lives as long
 as the test holds it: only a weak reference to it is kept, and with it goes all that was copied
-because of it. Else a test that makes a new batch for each call would keep all of them, threefold.
+because of it, unless what it holds refers back to it. Else a test that makes a new batch for each
+call would keep all of them, threefold.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ class Pairs:
     def add(self, real: Any, twin: Any, path: str) -> None:
         """Note a twin; one that is known already stays with its owner."""
         original = known.original if (known := self._living(real)) else self._held(real)
+        if (replaced := self._pairs.get(id(real))) is not None:
+            self._twins.discard(id(replaced.twin))
         self._pairs[id(real)] = _Pair(original, twin, path)
         self._twins.add(id(twin))
         if self._storages is not None and isinstance(twin, torch.Tensor):

@@ -136,7 +136,8 @@ def _is_state(value: Any) -> bool:
 
 
 def _is_special(name: str) -> bool:
-    return (name.startswith("__") and name.endswith("__")) or is_compiler_mark(name)
+    dunder = name.startswith("__") and name.endswith("__")
+    return dunder or name == "_abc_impl" or is_compiler_mark(name)
 
 
 def scene(random: RandomState, met: Iterable[Any]) -> Scene:

@@ -140,9 +140,10 @@ def _visible_strides(tensor: torch.Tensor) -> list[int]:
 def _values(
     actual: torch.Tensor, expected: torch.Tensor, tolerance: Tolerance
 ) -> Difference | None:
+    rtol, atol = tolerance.for_dtype(expected.dtype)
+    actual, expected = _computable(actual), _computable(expected)
     if _are_one(actual, expected):
         return None
-    rtol, atol = tolerance.for_dtype(expected.dtype)
     try:
         for a, e in pieces(actual.detach(), expected.detach()):
             torch.testing.assert_close(
@@ -152,6 +153,13 @@ def _values(
         pair = actual.detach(), expected.detach()
         return Difference("value", _word(*pair, rtol, atol, str(error)), _may_be_rounding(*pair))
     return None
+
+
+def _computable(tensor: torch.Tensor) -> torch.Tensor:
+    """Give numbers of 8 bits, and complex ones of 16, in a type that has arithmetic."""
+    if tensor.dtype == torch.complex32:
+        return tensor.detach().to(torch.complex64)
+    return tensor.detach().to(torch.float32) if "float8" in str(tensor.dtype) else tensor
 
 
 def _may_be_rounding(actual: torch.Tensor, expected: torch.Tensor) -> bool:

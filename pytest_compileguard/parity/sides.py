@@ -15,7 +15,13 @@ from pytest_compileguard.parity.by_design import as_eager_would
 from pytest_compileguard.parity.comparison import IncomparableError, Tolerance, compare
 from pytest_compileguard.parity.errors_raised import same_error
 from pytest_compileguard.parity.leaves import Leaf, leaves_of
-from pytest_compileguard.parity.quiet import WRONG_BY_FLOAT64, are_hidden, are_wrong, visible
+from pytest_compileguard.parity.quiet import (
+    OTHER,
+    WRONG_BY_FLOAT64,
+    are_hidden,
+    are_wrong,
+    quiet_part,
+)
 from pytest_compileguard.parity.reference import (
     acquits,
     is_no_rounding,
@@ -243,7 +249,8 @@ class SideComparison:
         if exact is None or not are_wrong(*leaves, exact, (), self._tolerance):
             return
         if are_wrong(*leaves, exact, self._moved_leaves(path, kind), self._tolerance):
-            found = compare(*leaves, Tolerance(visible(leaves[1].dtype), 0.0), form=False)
+            quiet = quiet_part(*leaves, self._tolerance)
+            found = compare(quiet, leaves[1], Tolerance(OTHER, 0.0), form=False)
             told = "" if found is None else f": {found.message}"
             self._report(path, kind, f"{WRONG_BY_FLOAT64}{told}")
 

@@ -160,7 +160,7 @@ def _reasons(verdicts: Sequence[Verdict]) -> list[SummaryLine]:
 def _reason_text(status: Status, message: str, reason: _Reason, *, of_all: int) -> str:
     where = f"in {counted(len(reason.checks), 'check')}"
     if status == "inconclusive" or len(reason.checks) < of_all:
-        # What to do, and where, stands nowhere else: such a test passes.
+        # Where stands nowhere else, as such a test passes; what holds for all needs no names.
         where += f" ({', '.join(first_of(list(reason.tests), _MOST_TESTS))})"
     advice = f"; {reason.remedy}" if reason.remedy else ""
     return f"{status_label(status)}: {', '.join(reason.labels)} {where}: {message}{advice}"

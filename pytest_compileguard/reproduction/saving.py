@@ -76,11 +76,11 @@ def save(
 
 @contextlib.contextmanager
 def _as_they_were(failed: ComparedCall) -> Iterator[None]:
-    """Give parameters, globals and classes what they held at the call."""
+    """Give parameters, globals and classes what they held at the call; put the latter two back."""
     now = failed.scene.now()
-    failed.restore_parameters()
-    failed.scene.restore()
     try:
+        failed.restore_parameters()
+        failed.scene.restore()
         yield
     finally:
         now.restore()
@@ -93,7 +93,7 @@ def safe_name(key: str) -> str:
     return f"{readable[-_MOST_IN_NAME:].strip('_')}-{digest}"
 
 
-def _settings(  # all that a call consists of
+def _settings(
     failed: ComparedCall,
     target: Any,
     plan: Plan,

@@ -3,8 +3,7 @@
 Of one graph the text differs between processes, caches and devices in what means nothing: its
 comments (number of the compilation, names of variables, paths), its inputs for a benchmark, the
 index of the device, names in caches, and torch's names of sizes, which it makes of the names of
-arguments. All of that is left out or numbered as it comes, and nothing else: code that is other
-code must never have the same digest.
+arguments. All of that is left out or numbered as it comes, and nothing else.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ def normalised(code: str) -> str:
     """Leave out what differs between two compilations of one graph."""
     lines = (line.rstrip() for line in _without_benchmark(code).splitlines())
     text = "\n".join(line for line in lines if line and not _COMMENT.match(line))
-    text = _CACHED.sub("<cached>", _PATH.sub("<path>", text))
+    text = _numbered(_CACHED, "cached", _numbered(_PATH, "path", text))
     return _numbered(_SIZE, "size", _numbered(_DEVICE, "device", text))
 
 

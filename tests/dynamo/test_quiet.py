@@ -43,7 +43,7 @@ def negated(x: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("dtype", (torch.float32, torch.float64, torch.bfloat16, torch.complex64))
-@pytest.mark.parametrize("change", (negated, torch.zeros_like, lambda x: x * 1.2))
+@pytest.mark.parametrize("change", (negated, torch.zeros_like, lambda x: x * 1.5))
 def test_small_outputs_are_wrong_by_much_of_their_size(dtype: torch.dtype, change: Change) -> None:
     x = torch.randn(64).to(dtype)
     tiny = 1e-10 if dtype == torch.float64 else 1e-7
@@ -124,3 +124,45 @@ def test_without_a_reference_noise_is_no_fault() -> None:
 
     assert checked.verdict.outcome == "passed", checked.told
     assert not [f for f in checked.verdict.findings if f.metric == "isolation"]
+
+
+def test_numbers_that_are_0_hide_no_small_ones_beside_them() -> None:
+    """The gradient of an embedding is 0 in all rows but a few."""
+
+    def padded(x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.pad(x.sin() * 1e-8, (0, 4000))
+
+    assert outcome(padded, torch.randn(64), negated) == "failed"
+    assert outcome(padded, torch.randn(64), torch.clone) == "passed"
+
+
+def test_functions_that_inductor_computes_in_its_own_way_are_no_fault() -> None:
+    def smooth(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        small = x * 1e-6
+        elu = torch.nn.functional.elu(small)
+        return torch.expm1(small), torch.erf(small), elu, torch.atanh(small)
+
+    torch.manual_seed(0)
+    checked = check(smooth, (torch.randn(64, 64),), backend="inductor")
+    assert checked.verdict.outcome == "passed", checked.told
+
+
+@pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
+@pytest.mark.parametrize("dtype", (torch.float8_e4m3fn, torch.complex32))
+def test_numbers_without_arithmetic_are_compared_or_named(dtype: torch.dtype) -> None:
+    def narrow(x: torch.Tensor) -> torch.Tensor:
+        return (x * 3).to(dtype)
+
+    x = torch.linspace(1, 2, 8)
+    assert outcome(narrow, x, torch.clone) == "passed"
+    told = check(narrow, (x,), backend=doubling).told
+    assert "the shadow call failed" not in told
+
+
+def doubling(graph: torch.fx.GraphModule, _inputs: object) -> Callable[..., Any]:
+    return lambda *args: tuple(
+        (out.to(torch.complex64) * 2).to(out.dtype)
+        if out.is_complex()
+        else (out.float() * 2).to(out.dtype)
+        for out in graph(*args)
+    )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 import pytest
 
@@ -138,3 +140,28 @@ def test_what_only_another_pace_explains_is_no_regression(
 
     assert finding.status == ("inconclusive" if said else "failed")
     assert said in finding.message
+
+
+def test_a_noisy_wall_clock_excuses_nothing_on_the_clock_of_the_device() -> None:
+    def speed(clock: Literal["wall", "device"], low: float, high: float) -> Speed:
+        return Speed(
+            clock=clock,
+            speedup=(low * high) ** 0.5,
+            speedup_low=low,
+            speedup_high=high,
+            confidence=0.99,
+            eager_ms=1.3,
+            compiled_ms=1.0,
+            pairs=40,
+        )
+
+    found = timing_findings(
+        make_plan(CompileCheck(), Options(), nodeid="t.py::t", name="t"),
+        make_compilation(),
+        (speed("wall", 0.9, 2.0), speed("device", 1.49, 1.51)),
+        make_timing(3.0, device_speedup=3.0),
+        "",
+        recordable=True,
+    )
+
+    assert [finding.status for finding in found] == ["inconclusive", "failed"]
