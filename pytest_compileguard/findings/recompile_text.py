@@ -119,6 +119,8 @@ def _remedies(recompiles: Sequence[Recompile], arguments: CompileArguments) -> l
     remedies += dict.fromkeys(_branch_remedy(r) for r in branching)
     if any(r.kind == "automatic_dynamic" and r not in of_sizes for r in recompiles):
         remedies.append(_NUMBER_REMEDY)
+    if any(r.subject.startswith("type of ") for r in recompiles):
+        remedies.append("pass values of one type in all calls")
     kinds = dict.fromkeys(recompile.kind for recompile in recompiles)
     remedies += [_REMEDIES[kind] for kind in kinds if kind in _REMEDIES]
     values = dict.fromkeys(_value_kind(r) for r in recompiles if r.kind == "value")

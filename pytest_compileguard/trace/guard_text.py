@@ -35,6 +35,7 @@ _RANGE = re.compile(
 _TYPE = re.compile(
     r"expected type of '(?P<name>.+?)' to be (?P<before>.+?), '? ?but found (?P<after>.+)$"
 )
+_TYPE_ID = re.compile(r"___check_type_id\((?P<name>.+?), \d+\), type=<class '(?P<before>.+?)'>")
 _RELATION = re.compile(
     r"^(?P<name>[^=!<>]+?) (?P<relation>==|!=|<=|>=|<|>|is not|is) (?P<before>.+)$"
 )
@@ -198,6 +199,15 @@ def _read_type(text: str) -> GuardFailure | None:
     return GuardFailure(text=text, subject=subject, before=before, after=after, kind="other")
 
 
+def _read_type_id(text: str) -> GuardFailure | None:
+    match = _TYPE_ID.search(text)
+    if not match:
+        return None
+    subject, before = f"type of {subject_name(match['name'])}", match["before"]
+    told = f"type({match['name']}) is {before}"  # without the address, which no two runs share
+    return GuardFailure(text=told, subject=subject, before=before, after="", kind="other")
+
+
 def _read_relation(text: str) -> GuardFailure | None:
     match = _RELATION.match(text)
     if not match:
@@ -228,6 +238,7 @@ _READERS = (
     _read_range,
     _read_state,
     _read_type,
+    _read_type_id,
     _read_identity,
     _read_relation,
 )

@@ -80,18 +80,18 @@ class CacheEntries:
             self._read[compile_id] = expected_values(self._guards.get(compile_id, ""))
         return self._read[compile_id]
 
-    def _familiarity(self, reason: EntryReason, entries: list[str]) -> int:
+    def _familiarity(self, reason: EntryReason, entries: list[str]) -> tuple[int, int]:
         """Rank a reason: a new value first, a value that another entry expects late.
 
         A global state comes last: an entry that was compiled under the state of the call is
-        nearer to it.
+        nearer to it. Of several, the one comes first in which the fewest states differ.
         """
         if is_state(reason.guard):
-            return 3
+            return 3, len(reason.subject.split())
         if not reason.after:
-            return 1
+            return 1, 0
         others = (entry for entry in entries if entry != reason.entry)
-        return 2 if any(self._accepts(entry, reason) for entry in others) else 0
+        return (2 if any(self._accepts(entry, reason) for entry in others) else 0), 0
 
     def _accepts(self, entry: str, reason: EntryReason) -> bool:
         value = self._expected(entry).get(reason.subject, "")

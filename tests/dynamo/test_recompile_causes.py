@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 from pytest_compileguard.observation import Recompile
 from pytest_compileguard.report.document import check_report
 from pytest_compileguard.report.story import story
+from pytest_compileguard.spec import CompileCheck
 from tests.dynamo.checked import Checked, check
 
 pytestmark = pytest.mark.usefixtures("compiler_loaded")
@@ -129,3 +131,26 @@ def test_page_and_json_have_the_reasons_of_all_entries() -> None:
 def test_first_change_of_a_number_shows_both_values() -> None:
     seen = check(times, (square(), 2), (square(), 3), max_recompiles=0)
     assert "n 2 -> 3 (automatic dynamic)" in seen.told
+
+
+def test_another_type_is_named_and_of_several_states_the_one_that_differs() -> None:
+    def scaled(x: torch.Tensor, factor: float) -> torch.Tensor:
+        return x * factor
+
+    x = torch.randn(4)
+    limited = CompileCheck(backend="eager", max_recompiles=0)
+    told = check(scaled, (x, 2), (x, 3), (x, 2.5), (x, True), spec=limited).told
+    assert "type of factor int -> float" in told
+    assert "check_type_id" not in told
+    assert "pass values of one type in all calls" in told
+
+    around = (
+        contextlib.nullcontext(),
+        torch.no_grad(),
+        torch.autocast("cpu", torch.bfloat16),
+    )
+    calls = [(x, 2.0)] * len(around)
+    checked = check(scaled, *calls, around=lambda call: around[call], spec=limited)
+    last = checked.facts.recompiles[-1]
+    assert last.subject == "autocast(cpu)_enabled"
+    assert last.kind == "other"
