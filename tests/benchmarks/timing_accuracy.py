@@ -251,7 +251,7 @@ def main() -> None:
     sys.stdout.write("\n".join(lines) + "\n")
     if arguments.json:
         report = {
-            "command": " ".join(("timing_accuracy", *sys.argv[1:])),
+            "command": " ".join(("timing_accuracy", *(Path(a).name for a in sys.argv[1:]))),
             "environment": msgspec.to_builtins(make_environment(arguments.device)),
             "seconds": took_s,
             "max_time_s": arguments.max_time_s,
