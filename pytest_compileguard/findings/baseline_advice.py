@@ -30,7 +30,7 @@ def not_in_vain(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     first = next((f for f in findings if f.status == "failed" and not _is_baseline(f)), None)
     if first is None:
         return tuple(findings)
-    mend = "mend, or raise the limit of," if first.limit is not None else "mend"
+    mend = "mend, or change the limit of," if first.limit is not None else "mend"
     name = first.metric.replace("_", " ")
     advice = f"only a check that passes is recorded: first {mend} {name}"
     return tuple(

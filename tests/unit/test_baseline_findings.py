@@ -324,7 +324,7 @@ def test_the_command_is_safe_in_a_shell() -> None:
 def test_nobody_is_told_to_record_what_can_not_be_recorded() -> None:
     seen = make_compilation(make_site())
     baseline = make_baseline(facts=make_facts(make_compilation()))
-    for limit, advice in ((0, "mend, or raise the limit of, graph breaks"), (None, COMMAND)):
+    for limit, advice in ((0, "mend, or change the limit of, graph breaks"), (None, COMMAND)):
         verdict = verdict_of(compilation=seen, baseline=baseline, max_graph_breaks=limit)
         assert advice in finding_of(verdict, "baseline.graph_breaks").remedy
         assert (COMMAND in failure_text([verdict], rootpath=None)) is (limit is None)
