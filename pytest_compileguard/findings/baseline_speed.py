@@ -25,8 +25,8 @@ from pytest_compileguard.observation import CompileObservation
 from pytest_compileguard.plan import TIMING_OFF, Plan
 
 _WIDEST = 2.0
-"""Highest / lowest end of an interval from which on it proves nothing against a baseline that lies
-less than another such step above it."""
+"""Highest / lowest end of an interval from which on it proves nothing about a baseline that lies in
+it, or less than another such step above it: half the speedup could be lost unseen."""
 _OTHER_PACE = 2.5
 """Change of eager's own time from which on it may explain a loss up to its own size; in slow and
 fast phases of one machine, 2.3 was seen."""
@@ -90,9 +90,9 @@ class _Doubt(NamedTuple):
 
 def _other_machine(plan: Plan, speed: Speed, stored: TimingEntry) -> _Doubt | None:
     """Say why two ratios tell nothing of each other, though the device model is the same."""
-    width = speed.speedup_high / speed.speedup_low
+    width = _width(speed)
     if width > _WIDEST and speed.speedup_high * width > stored.speedup:
-        return _Doubt(f"its interval spans a factor of {width:.0f}")
+        return _Doubt(f"its interval spans a factor of {width:.3g}")
     moved = max(speed.eager_ms / stored.eager_ms, stored.eager_ms / speed.eager_ms)
     if moved < _OTHER_PACE or speed.speedup_high * moved < stored.speedup:
         return None
@@ -101,6 +101,10 @@ def _other_machine(plan: Plan, speed: Speed, stored: TimingEntry) -> _Doubt | No
         "now: one of the two machines was busy, or the eager code is another one",
         f"{QUIETER}; if the eager code was changed, record it: {update_command(plan)}",
     )
+
+
+def _width(speed: Speed) -> float:
+    return speed.speedup_high / speed.speedup_low
 
 
 def _doubted(finding: Finding, doubt: _Doubt | None) -> Finding:
@@ -123,14 +127,7 @@ def _wall(plan: Plan, speed: Speed, stored: TimingEntry) -> Finding:
     change = metric.change(speed.speedup_low, speed.speedup_high, stored.speedup)
     told = _told_times(plan, speed, stored)
     if change == "same":
-        return Finding(
-            metric=f"baseline.{SPEEDUP.name}",
-            status="passed",
-            message=message,
-            observed=speed.speedup,
-            baseline=stored.speedup,
-            evidence=told,
-        )
+        return _unchanged(speed, stored, message, told)
     beyond = f"beyond the noise threshold of {100 * threshold:g} %"
     found = compared(
         plan,
@@ -140,6 +137,22 @@ def _wall(plan: Plan, speed: Speed, stored: TimingEntry) -> Finding:
     )
     assert found is not None, "the speedup is gated"  # noqa: S101
     return found
+
+
+def _unchanged(speed: Speed, stored: TimingEntry, message: str, told: tuple[str, ...]) -> Finding:
+    """Pass a speedup whose interval holds the stored one, if it is narrow enough to say so."""
+    width = _width(speed)
+    wide = width > _WIDEST
+    unseen = f": its interval spans a factor of {width:.3g}, so a loss would not be seen"
+    return Finding(
+        metric=f"baseline.{SPEEDUP.name}",
+        status="inconclusive" if wide else "passed",
+        message=message + unseen if wide else message,
+        observed=speed.speedup,
+        baseline=stored.speedup,
+        evidence=told,
+        remedy=QUIETER if wide else "",
+    )
 
 
 def _device(plan: Plan, speed: Speed | None, stored: TimingEntry) -> tuple[Finding, ...]:
