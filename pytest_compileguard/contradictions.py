@@ -5,14 +5,8 @@ from __future__ import annotations
 import os
 
 from pytest_compileguard.errors import OptionError
-from pytest_compileguard.options import (
-    INI_PREFIX,
-    PREFIX,
-    UPDATE_BASELINE,
-    UPDATE_IN_CI,
-    WITHOUT_REF,
-    Options,
-)
+from pytest_compileguard.option_list import INI_PREFIX, PREFIX, UPDATE_BASELINE, UPDATE_IN_CI
+from pytest_compileguard.options import WITHOUT_REF, Options
 
 
 def refuse_contradictions(options: Options) -> None:

@@ -9,12 +9,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from pytest_compileguard.errors import SpecError
+from pytest_compileguard.guardable import refuse_parts, refuse_reference, refuse_target
 from pytest_compileguard.guarded import GuardedCallable, GuardedTraining
 from pytest_compileguard.options import Options
 from pytest_compileguard.plan import Plan, make_plan
 from pytest_compileguard.progress import Progress
 from pytest_compileguard.spec import CompileCheck, Limits, override, with_mode
-from pytest_compileguard.target import is_coroutine, target_name
+from pytest_compileguard.target import target_name
 from pytest_compileguard.training_step import TrainingStep, Turns, eager_step, refuse_ways
 
 if TYPE_CHECKING:
@@ -86,20 +87,9 @@ class CompileGuard:
             SpecError: The target can't be called, a limit is unknown or not allowed, or the test
                 is through.
         """
-        if not callable(target):
-            raise SpecError(
-                f"{self._nodeid}: compileguard(...): the target must be callable, "
-                f"not a {type(target).__name__}"
-            )
-        if isinstance(target, GuardedCallable):
-            raise SpecError(f"{self._nodeid}: compileguard({target!r}): is guarded already")
-        origin = f"{self._nodeid}: compileguard({target_name(target)})"
+        origin = refuse_target(target, self._nodeid)
         if reference is not None:
-            _refuse_reference(reference, f"{origin}: reference={reference!r}")
-        if is_coroutine(target):
-            raise SpecError(
-                f"{origin}: torch.compile does not compile coroutines; guard what it calls"
-            )
+            refuse_reference(reference, f"{origin}: reference={reference!r}")
         self._refuse_late(origin)
         plan = self._plan(target, limits, origin=origin)
         if self._options.disable:
@@ -146,7 +136,7 @@ class CompileGuard:
             SpecError: Something can't be what it stands for, or a limit is not allowed.
         """
         origin = f"{self._nodeid}: compileguard.training"
-        _refuse_parts(model, optimizer, loss_fn, origin)
+        refuse_parts(model, optimizer, loss_fn, origin)
         refuse_ways(scaler, before_step, accumulate, origin)
         self._refuse_late(origin)
         compiled = _compiled_parts(model, optimizer.step)
@@ -280,26 +270,6 @@ class CompileGuard:
             )
 
 
-_ORDER = "; the order is (model, optimizer, loss_fn)"
-
-
-def _refuse_parts(model: object, optimizer: object, loss_fn: object, origin: str) -> None:
-    for name, part in (("model", model), ("loss_fn", loss_fn)):
-        if not callable(part) or isinstance(part, GuardedCallable):
-            kind = type(part).__name__
-            raise SpecError(f"{origin}: {name} must be a module or a function, not {kind}{_ORDER}")
-    methods = (getattr(optimizer, name, None) for name in ("step", "zero_grad"))
-    if not all(map(callable, methods)):
-        kind = type(optimizer).__name__
-        raise SpecError(f"{origin}: optimizer must be one of torch, not {kind}{_ORDER}")
-    parameters = getattr(model, "parameters", None)
-    if callable(parameters):
-        known = {id(parameter) for parameter in parameters()}
-        stepped = [p for group in getattr(optimizer, "param_groups", ()) for p in group["params"]]
-        if not any(id(parameter) in known for parameter in stepped):
-            raise SpecError(f"{origin}: the optimizer has no parameter of the model: none can move")
-
-
 def _compiled_parts(model: Any, update: Any) -> tuple[bool, bool]:
     _load_check()
     from pytest_compileguard.shadow.compiling import is_compiled  # noqa: PLC0415  # imports torch
@@ -311,13 +281,6 @@ def _make_capturable(optimizer: Any) -> bool:
     from pytest_compileguard.dynamo import make_capturable  # noqa: PLC0415  # imports torch
 
     return make_capturable(optimizer)
-
-
-def _refuse_reference(reference: object, origin: str) -> None:
-    if isinstance(reference, GuardedCallable):
-        raise SpecError(f"{origin}: is guarded itself; pass the plain function")
-    if not callable(reference) or is_coroutine(reference):
-        raise SpecError(f"{origin}: must be a function, a module or another callable")
 
 
 def _load_check() -> type[Check]:

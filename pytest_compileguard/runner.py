@@ -7,7 +7,7 @@ the times and gathers what was seen once the test is through.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -22,8 +22,6 @@ from pytest_compileguard.isolation.quiet import silenced
 from pytest_compileguard.observation import (
     NO_CALL,
     CompileObservation,
-    LaunchObservation,
-    MemoryObservation,
     Mismatch,
     NotObserved,
     Observation,
@@ -34,11 +32,12 @@ from pytest_compileguard.plan import OWN_BACKEND, CompileArguments, Plan
 from pytest_compileguard.shadow.both_sides import Shadow
 from pytest_compileguard.shadow.call import ShadowCall, Timeable
 from pytest_compileguard.target import definition, own_code, target_name
-from pytest_compileguard.timing.conditions import VoidError
-from pytest_compileguard.timing.device_usage import kernel_launches, peak_memory
-from pytest_compileguard.timing.measuring import sample_speed
-from pytest_compileguard.timing.replay import Replay
-from pytest_compileguard.timing.sampling import Side
+from pytest_compileguard.timing.warm_calls import (
+    WarmObservation,
+    measure_warm_calls,
+    needs_gpu,
+    unmeasured,
+)
 from pytest_compileguard.training_step import TrainingStep
 
 _RESET = (
@@ -198,17 +197,17 @@ class Check:
         if last is not None:
             self.device_type = last.device.partition(":")[0]
         if reason := self._why_untimed(compiled, parity, last):
-            return _unmeasured(NotObserved(reason=reason))
-        if self.device_type == "cpu" and (reason := _needs_gpu(self.plan)):
-            return _unmeasured(NotObserved(reason=reason, unavailable=True))
+            return unmeasured(NotObserved(reason=reason))
+        if self.device_type == "cpu" and (reason := needs_gpu(self.plan)):
+            return unmeasured(NotObserved(reason=reason, unavailable=True))
         if self._shadow is None or last is None:
-            return _unmeasured(NotObserved(reason="no call could be observed"))
+            return unmeasured(NotObserved(reason="no call could be observed"))
         # Inductor's own random numbers can't match eager, so parity ran without them.
         before = random_state()
         try:
             if self._was_reset or any(call.drew_random for call in self.calls):
                 last = self._shadow.recompiled() or last
-            warm = _measured(last, self.plan)
+            warm = measure_warm_calls(last, self.plan)
             return warm._replace(speed=self._noted(warm.speed))
         finally:
             before.restore()
@@ -240,100 +239,3 @@ class Check:
         if self.device_type not in ("cpu", "cuda"):
             return f"there is no clock for device {last.device}"
         return None
-
-
-def _needs_gpu(plan: Plan) -> str | None:
-    """Say what the test asks of timing that a processor can't give."""
-    if plan.clock == "device":
-        return 'clock="device": a CPU has no clock of kernels alone; time on a GPU, or by "wall"'
-    if plan.cache == "cold":
-        return 'cache="cold": only the L2 cache of a GPU is flushed; time on a GPU, or "warm"'
-    return None
-
-
-class WarmObservation(NamedTuple):
-    """What warm calls showed."""
-
-    speed: SpeedObservation | NotObserved
-    memory: MemoryObservation | NotObserved
-    launches: LaunchObservation | NotObserved
-
-
-def _unmeasured(reason: NotObserved) -> WarmObservation:
-    return WarmObservation(speed=reason, memory=reason, launches=reason)
-
-
-def _measured(last: Timeable, plan: Plan) -> WarmObservation:
-    """Measure both sides, having seen that the one runs compiled code and the other does not."""
-    device_type = last.device.partition(":")[0]
-    eager = Replay(name="eager", prepared=last.eager, setup=plan.setup)
-    compiled = Replay(
-        name="compiled",
-        prepared=last.compiled,
-        setup=plan.setup,
-        begins_steps=last.ambient.grad and dynamo.counters().cudagraphs > 0,
-    )
-    with silenced(compiling=True), last.ambient.applied():
-        try:
-            with dynamo.probing(last.call) as compiled_ran:
-                mutated = compiled.mutated()
-            with dynamo.probing(last.call) as eager_ran:
-                mutated |= eager.mutated()
-        except VoidError as error:
-            return _unmeasured(NotObserved(reason=str(error)))
-        if compiled_ran.regions == ():
-            return _unmeasured(NotObserved(reason="the timed call runs no compiled code"))
-        if eager_ran.regions:
-            reason = "the eager side runs code that compiles itself"
-            return _unmeasured(NotObserved(reason=reason))
-        eager.keep(mutated)
-        compiled.keep(mutated)
-        sides = eager.side(device_type), compiled.side(device_type)
-        speed = _timed(last, sides, plan)
-        if speed.void is not None:
-            lost = NotObserved(reason=f"timing was cut short: {speed.void}")
-            return WarmObservation(speed, lost, lost)
-        return WarmObservation(
-            msgspec.structs.replace(speed, restored=tuple(sorted(mutated))),
-            peak_memory(*sides, device=last.device, inputs=compiled.inputs()),
-            _launches(sides, last, plan),
-        )
-
-
-def _launches(
-    sides: tuple[Side, Side], last: Timeable, plan: Plan
-) -> LaunchObservation | NotObserved:
-    """Count kernels where that is asked for: a profiler that was used may slow later launches."""
-    if plan.max_kernels_per_call is None:
-        return NotObserved(reason="kernels a call are counted where max_kernels_per_call is set")
-    return kernel_launches(*sides, device=last.device, compile_count=_compiles)
-
-
-def _timed(last: Timeable, sides: tuple[Side, Side], plan: Plan) -> SpeedObservation:
-    """Time both sides, and see that the compiled one still runs compiled code afterwards."""
-    eager, compiled = sides
-    seen = sample_speed(
-        eager,
-        compiled,
-        device=last.device,
-        call=last.call,
-        warmup=plan.warmup,
-        max_time_s=plan.max_time_s,
-        limit=plan.min_speedup,
-        compile_count=_compiles,
-        clock=plan.clock,
-        cache=plan.cache,
-    )
-    if seen.void is not None:
-        return seen
-    with dynamo.probing(last.call) as afterwards:
-        compiled.once()
-    if afterwards.regions == ():
-        reason = "the compiled side fell back to eager while it was timed"
-        return msgspec.structs.replace(seen, void=reason)
-    return seen
-
-
-def _compiles() -> int:
-    seen = dynamo.counters()
-    return seen.frames + seen.unique_graphs + seen.cudagraphs

@@ -10,7 +10,8 @@ from types import ModuleType
 
 from pytest_compileguard import metrics, spec
 from pytest_compileguard.cli import SUBCOMMANDS
-from pytest_compileguard.options import OPTIONS, Options
+from pytest_compileguard.option_list import OPTIONS
+from pytest_compileguard.options import Options
 from pytest_compileguard.plan import CompileArguments, Plan, make_plan
 
 

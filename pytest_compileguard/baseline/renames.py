@@ -16,7 +16,7 @@ from pytest_compileguard.errors import CompileGuardError
 from pytest_compileguard.finding import Verdict
 from pytest_compileguard.findings.wording import counted, first_of
 from pytest_compileguard.observation import Record
-from pytest_compileguard.options import UPDATE_BASELINE
+from pytest_compileguard.option_list import UPDATE_BASELINE
 
 _MOST_NAMES = 3
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pytest_compileguard.options import OPTIONS
+from pytest_compileguard.option_list import OPTIONS
 from pytest_compileguard.spec import NAMES
 from tests.conftest import RunSuite
 

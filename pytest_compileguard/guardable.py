@@ -1,0 +1,55 @@
+"""What can be guarded: refuses targets, references and parts of training that can't be."""
+
+from __future__ import annotations
+
+from pytest_compileguard.errors import SpecError
+from pytest_compileguard.guarded import GuardedCallable
+from pytest_compileguard.target import is_coroutine, target_name
+
+
+def refuse_target(target: object, nodeid: str) -> str:
+    """Give the words that name a target in errors, unless it can't be compiled.
+
+    Raises:
+        SpecError: It can't be called, is guarded already, or is a coroutine.
+    """
+    if not callable(target):
+        raise SpecError(
+            f"{nodeid}: compileguard(...): the target must be callable, "
+            f"not a {type(target).__name__}"
+        )
+    if isinstance(target, GuardedCallable):
+        raise SpecError(f"{nodeid}: compileguard({target!r}): is guarded already")
+    origin = f"{nodeid}: compileguard({target_name(target)})"
+    if is_coroutine(target):
+        raise SpecError(f"{origin}: torch.compile does not compile coroutines; guard what it calls")
+    return origin
+
+
+def refuse_reference(reference: object, origin: str) -> None:
+    """Let nothing be compared with that can't be called, or that is guarded itself."""
+    if isinstance(reference, GuardedCallable):
+        raise SpecError(f"{origin}: is guarded itself; pass the plain function")
+    if not callable(reference) or is_coroutine(reference):
+        raise SpecError(f"{origin}: must be a function, a module or another callable")
+
+
+_ORDER = "; the order is (model, optimizer, loss_fn)"
+
+
+def refuse_parts(model: object, optimizer: object, loss_fn: object, origin: str) -> None:
+    """Let only a model, its optimizer and a loss function be trained, in this order."""
+    for name, part in (("model", model), ("loss_fn", loss_fn)):
+        if not callable(part) or isinstance(part, GuardedCallable):
+            kind = type(part).__name__
+            raise SpecError(f"{origin}: {name} must be a module or a function, not {kind}{_ORDER}")
+    methods = (getattr(optimizer, name, None) for name in ("step", "zero_grad"))
+    if not all(map(callable, methods)):
+        kind = type(optimizer).__name__
+        raise SpecError(f"{origin}: optimizer must be one of torch, not {kind}{_ORDER}")
+    parameters = getattr(model, "parameters", None)
+    if callable(parameters):
+        known = {id(parameter) for parameter in parameters()}
+        stepped = [p for group in getattr(optimizer, "param_groups", ()) for p in group["params"]]
+        if not any(id(parameter) in known for parameter in stepped):
+            raise SpecError(f"{origin}: the optimizer has no parameter of the model: none can move")
