@@ -20,7 +20,7 @@ from pytest_compileguard.findings.baseline_advice import (
 )
 from pytest_compileguard.findings.speed import QUIETER, speed_text
 from pytest_compileguard.findings.wording import factor_text
-from pytest_compileguard.metrics import DEVICE_SPEEDUP, SPEEDUP, TIMINGS, noise_threshold
+from pytest_compileguard.metrics import DEVICE_SPEEDUP, SPEEDUP, TIMINGS, Metric, noise_threshold
 from pytest_compileguard.observation import CompileObservation
 from pytest_compileguard.plan import TIMING_OFF, Plan
 
@@ -127,7 +127,7 @@ def _wall(plan: Plan, speed: Speed, stored: TimingEntry) -> Finding:
     change = metric.change(speed.speedup_low, speed.speedup_high, stored.speedup)
     told = _told_times(plan, speed, stored)
     if change == "same":
-        return _unchanged(speed, stored, message, told)
+        return _unchanged(metric, speed, stored, message, told)
     beyond = f"beyond the noise threshold of {100 * threshold:g} %"
     found = compared(
         plan,
@@ -139,10 +139,12 @@ def _wall(plan: Plan, speed: Speed, stored: TimingEntry) -> Finding:
     return found
 
 
-def _unchanged(speed: Speed, stored: TimingEntry, message: str, told: tuple[str, ...]) -> Finding:
+def _unchanged(
+    metric: Metric, speed: Speed, stored: TimingEntry, message: str, told: tuple[str, ...]
+) -> Finding:
     """Pass a speedup whose interval holds the stored one, if it is narrow enough to say so."""
-    width = _width(speed)
-    wide = width > _WIDEST
+    width, low = _width(speed), speed.speedup_low
+    wide = width > _WIDEST and metric.change(low, low, stored.speedup) == "worse"
     unseen = f": its interval spans a factor of {width:.3g}, so a loss would not be seen"
     return Finding(
         metric=f"baseline.{SPEEDUP.name}",

@@ -128,7 +128,12 @@ def test_what_only_another_pace_explains_is_no_regression(
 
 @pytest.mark.parametrize(
     ("low", "high", "status"),
-    ((0.8, 1.5, "passed"), (0.6, 1.8, "inconclusive"), (0.2, 20.0, "inconclusive")),
+    (
+        (0.8, 1.5, "passed"),
+        (0.6, 1.8, "inconclusive"),
+        (0.2, 20.0, "inconclusive"),
+        (1.05, 20.0, "passed"),
+    ),
 )
 def test_an_interval_that_could_hide_a_loss_of_half_passes_nothing(
     low: float, high: float, status: str
