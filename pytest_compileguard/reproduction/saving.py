@@ -5,8 +5,6 @@ from __future__ import annotations
 import ast
 import contextlib
 import hashlib
-import inspect
-import pprint
 import re
 import types
 from collections.abc import Iterator
@@ -20,8 +18,9 @@ from pytest_compileguard.isolation.tensors import is_leaf
 from pytest_compileguard.observation import Departure, Reproduction
 from pytest_compileguard.parity.comparison import Tolerance
 from pytest_compileguard.plan import OWN_BACKEND, Plan
-from pytest_compileguard.reproduction import script, surroundings
+from pytest_compileguard.reproduction import surroundings
 from pytest_compileguard.reproduction.importing import Place, import_roots, place_of
+from pytest_compileguard.reproduction.program_text import program_text
 from pytest_compileguard.shadow.call import ComparedCall
 
 _MOST_IN_NAME = 80
@@ -33,7 +32,6 @@ _INEXACT = (
     torch.complex64,
     torch.complex128,
 )
-_BLANK = "SETTINGS: dict[str, Any] = {}\n"
 
 
 def save(
@@ -59,13 +57,13 @@ def save(
         folder.mkdir(parents=True, exist_ok=True)
         with _as_they_were(failed):
             met = surroundings.met_by(failed, target)
-            problem = _saved(met.values, folder / "globals.pt")
-            met = met.forgotten() if problem else met
+            problems = _save_met(met.values, folder / "globals.pt")
+            met = met.without(problems)
             settings = _settings(failed, target, plan, folder, reference, met)
-        if problem:
-            settings["notes"].append(f"globals and classes are as imports make them: {problem}")
+        settings |= {"unsaved": list(problems), "notes": _notes(problems)}
         file = folder / "reproduce.py"
-        file.write_text(_program(settings, plan, departure), encoding="utf-8")
+        told = _told(plan, departure)
+        file.write_text(program_text(settings, told), encoding="utf-8")
     except OSError as error:
         return Reproduction(file="", problem=f"can't write to {folder}: {error.strerror}")
     except Exception as error:  # noqa: BLE001  # the check has failed by what was found before
@@ -131,7 +129,6 @@ def _settings(
         "non_leaves": _non_leaves(failed),
         "weights_only": weights_only,
         "missing": missing,
-        "notes": [],
         "roots": import_roots(modules, folder),
         "torch": str(torch.__version__),
     }
@@ -163,6 +160,22 @@ def _save_target(target: Any, copied: Any, file: Path, missing: list[str]) -> Pl
             f"it here in place of loaded_{file.stem}() ({problem})"
         )
     return place
+
+
+def _save_met(values: dict[str, Any], file: Path) -> dict[str, str]:
+    """Save globals and class attributes together, for they may share parts; why some can't be."""
+    if not (together := _saved(values, file)):
+        return {}
+    problems = {name: problem for name in values if (problem := _saved({name: values[name]}, file))}
+    rest = {name: value for name, value in values.items() if name not in problems}
+    if not problems or _saved(rest, file):
+        return dict.fromkeys(values, together)
+    return problems
+
+
+def _notes(problems: dict[str, str]) -> list[str]:
+    said = "is as its import makes it, for it can't be saved"
+    return [f"{name} {said}: {problem}" for name, problem in problems.items()]
 
 
 def _saved(value: Any, file: Path) -> str:
@@ -212,13 +225,11 @@ def _non_leaves(failed: ComparedCall) -> list[int | str]:
     return [n for n, value in named if isinstance(value, torch.Tensor) and not is_leaf(value)]
 
 
-def _program(settings: dict[str, Any], plan: Plan, departure: Departure | None) -> str:
+def _told(plan: Plan, departure: Departure | None) -> list[str]:
     told = [f"# {plan.key!a}"]
     if departure is not None and departure.stage is not None:
         told.append(f"# departs first at stage {departure.stage!a}, {departure.path!a}")
-    filled = f"SETTINGS: dict[str, Any] = {pprint.pformat(settings, width=100, sort_dicts=False)}\n"
-    lines = [*told, dynamo.EAGER_RANDOM_NUMBERS, filled]
-    return inspect.getsource(script).replace(_BLANK, "\n".join(lines), 1)
+    return [*told, dynamo.EAGER_RANDOM_NUMBERS]
 
 
 def _name(dtype: torch.dtype) -> str:

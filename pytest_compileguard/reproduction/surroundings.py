@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 import types
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+from pytest_compileguard.isolation import snapshot
 from pytest_compileguard.isolation.functions import stateful_names
 from pytest_compileguard.isolation.snapshot import MISSING
 from pytest_compileguard.observation import Mismatch
@@ -26,23 +27,27 @@ class Met:
     classes: list[Place]
     """Those whose attributes count."""
     values: dict[str, Any]
-    """What was bound, by ``module.name`` and ``Class.name``."""
+    """What was bound, by ``module:name`` and ``module:Class.name``."""
+    paths: dict[str, str]
+    """How findings call it, by the same names."""
     unsaved: list[str]
-    """Those that another process would not find, or that can't be saved."""
+    """What another process would not find, or what can't be saved, as findings call it."""
 
-    def forgotten(self) -> Met:
-        """The same with nothing saved."""
-        return Met(globals=[], classes=[], values={}, unsaved=[*self.unsaved, *self.values])
+    def without(self, names: Collection[str]) -> Met:
+        """The same with some of its values not saved."""
+        values = {name: value for name, value in self.values.items() if name not in names}
+        paths = [self.paths[name] for name in self.values if name in names]
+        return replace(self, values=values, unsaved=[*self.unsaved, *paths])
 
 
 def met_by(failed: ComparedCall, target: Any) -> Met:
     """Find what a call met."""
-    met = Met(globals=[], classes=[], values={}, unsaved=[])
+    met = Met(globals=[], classes=[], values={}, paths={}, unsaved=[])
     for place, value in failed.scene.snapshot.bound:
         if isinstance(place.owner, dict):
             _add_global(met, place.owner, place.name, value)
         else:
-            _add_class(met, place.owner, place.path, value)
+            _add_class(met, place, value)
     twin = failed.snapshot.target
     if isinstance(twin, types.FunctionType) and twin is not target:
         _add_own(met, target, twin)
@@ -67,17 +72,23 @@ def _add_global(met: Met, space: dict[str, Any], name: str, value: Any) -> None:
         return
     met.globals.append((module, name))
     if value is not MISSING:
-        met.values[path] = value
+        _add_value(met, f"{module}:{name}", path, value)
 
 
-def _add_class(met: Met, kind: type, path: str, value: Any) -> None:
-    place = place_of(kind)
+def _add_class(met: Met, state: snapshot.Place, value: Any) -> None:
+    place = place_of(state.owner)
     if place is None:
-        met.unsaved.append(path)
+        met.unsaved.append(state.path)
         return
     if place not in met.classes:
         met.classes.append(place)
-    met.values[path] = value
+    module, qualname = place
+    _add_value(met, f"{module}:{qualname}.{state.name}", state.path, value)
+
+
+def _add_value(met: Met, name: str, path: str, value: Any) -> None:
+    met.values[name] = value
+    met.paths[name] = path
 
 
 def why_unshown(mismatches: Sequence[Mismatch], unsaved: Sequence[str]) -> str:

@@ -175,10 +175,10 @@ KINDS = {
     "compileguard(Naming())(ones(3))": "new after the call: compiled 1, eager nothing",
     "compileguard(Shared())(ones(3))": "Shared.total after the call: compiled 2, eager 1",
     "STATE['k'] = ones(3); compileguard(Global())(ones(3)); STATE['k'] = torch.zeros(3)": (
-        "library.STATE['k'] after the call: Tensor-likes are not close"
+        "library:STATE['k'] after the call: Tensor-likes are not close"
     ),
     "STATE['k'] = ones(3); compileguard(plain)(ones(3)); STATE.clear()": (
-        "library.STATE['k'] after the call: Tensor-likes are not close"
+        "library:STATE['k'] after the call: Tensor-likes are not close"
     ),
     "compileguard(adding)(ones(3))": "argument[0] after the call: Tensor-likes",
     "compileguard(viewed)(ones(3))": "memory of output: compiled 'its own', eager 'with argument",
@@ -397,3 +397,50 @@ def test_parameters_of_a_test_make_no_path(run_suite: RunSuite) -> None:
     assert len(files) == 2
     assert all(len(file.relative_to("saved").parts) == 2 for file in files)
     assert all(ast.parse(file.read_text(encoding="utf-8")).body for file in files)
+
+
+EQUAL_NAMES = """
+import torch
+from torch import nn
+import abc, other
+
+STATE = {"k": torch.ones(3)}
+OPEN = {"function": lambda: 1}
+
+class Shared(abc.ABC):
+    total = 0
+    kept = torch.ones(3)
+    opened = [lambda: 1]
+
+class Net(nn.Module):
+    def forward(self, x):
+        count = 3 if torch.compiler.is_compiling() else 2
+        Shared.total += count
+        other.Shared.total += 10 * count
+        STATE["k"] = STATE["k"] * count
+        OPEN["x"] = Shared.opened
+        return x * Shared.kept * STATE["k"]
+"""
+OTHER = "class Shared:\n    total = 0\n"
+
+
+def test_only_what_cannot_be_saved_is_dropped_and_equal_names_are_kept_apart(
+    run_suite: RunSuite,
+) -> None:
+    Path("other.py").write_text(OTHER, encoding="utf-8")
+    body = """
+    import other, library
+    STATE['k'], Shared.kept, Shared.total, other.Shared.total = ones(3) * 5, ones(3) * 7, 1000, 2000
+    compileguard(Net(), backend='aot_eager')(ones(3))
+    """
+    run = run_suite(SUITE.format(body=body), "--compileguard-artifacts=saved", library=EQUAL_NAMES)
+    run.result.assert_outcomes(failed=1)
+    ((code, text),) = reproduced(run.check["reproduction"]["file"])
+    assert code == 1, text
+    dropped = [line for line in text.splitlines() if line.startswith("notes: ")]
+    assert [line.split(" ")[1] for line in dropped] == ["library:OPEN", "library:Shared.opened"]
+    assert all("can't be saved" in line for line in dropped)
+    assert "library:Shared.total after the call: compiled 1003, eager 1002" in text
+    assert "other:Shared.total after the call: compiled 2030, eager 2020" in text
+    assert "library:STATE['k'] after the call: Tensor-likes" in text
+    assert "OPEN" not in text.replace(dropped[0], "")
