@@ -89,8 +89,8 @@ class ComparedCode(Record):
 
     @property
     def name(self) -> str:
-        """Names it for people: ``graph 1 (forward)``."""
-        return f"graph {self.graph} ({self.part})" if self.part else f"graph {self.graph}"
+        """Names it as torch and saved files do: ``graph 0/0 (forward)``."""
+        return f"graph {self.compile_id} ({self.part})" if self.part else f"graph {self.compile_id}"
 
 
 class GeneratedCode(Record):

@@ -93,9 +93,10 @@ def difference(old: Entry, new: Entry) -> str:
 
 
 def _code_told(keys: list[str]) -> list[str]:
+    """Name graphs by their order: what is stored is not of one run, whose compile ids it had."""
     rest = f" and {len(keys) - _MOST_GRAPHS} more" if len(keys) > _MOST_GRAPHS else ""
     named = ", ".join(keys[:_MOST_GRAPHS])
-    return [f"generated code (graph {named}{rest})"] if keys else []
+    return [f"generated code (graph no. {named}{rest})"] if keys else []
 
 
 def _shown(value: object) -> str:

@@ -52,12 +52,15 @@ def reproduction_lines(saved: Reproduction, departure: Departure | None = None) 
 
 
 def _graph(departure: Departure) -> str:
+    """Say which graph it is, by order: the rerun of one call has other compile ids."""
     graph = departure.graph
     if graph is None:
         return ""
     place = frame_text(graph.file, graph.line, graph.function)
-    of_all = "" if departure.graphs == 1 else f" of {departure.graphs}"
-    return f", graph {departure.graph_number}{of_all}{f' from {place}' if place else ''}"
+    if departure.graphs == 1:
+        return f", in the graph from {place}" if place else ""
+    number = f", no. {departure.graph_number} of {departure.graphs} graphs"
+    return f"{number}, from {place}" if place else number
 
 
 def _element(extreme: Extreme) -> str:

@@ -43,7 +43,7 @@ def test_diff_tells_of_which_graph_the_code_changed_and_it_is_no_regression(
     record(Path("a"), ONE, TWO)
     record(Path("b"), ONE, THREE)
     done = command("diff", "a", "b")
-    assert "generated code (graph 2 forward)" in done.out
+    assert "generated code (graph no. 2 forward)" in done.out
     assert done.out.splitlines()[-1].startswith("1 difference: 0 worse, 0 removed, 1 changed")
     assert command("diff", "a", "b", "--regressions").code == 0
     assert command("diff", "a", "a").code == 0

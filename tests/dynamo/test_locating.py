@@ -135,7 +135,7 @@ def test_own_backend_and_its_graph() -> None:
     assert (found.graph_number, found.graphs) == (2, 3)
     assert found.graph is not None
     assert found.graph.function == "pieces"
-    assert "graph 2 of 3 from" in checked.told
+    assert "no. 2 of 3 graphs, from" in checked.told
 
 
 def test_graph_of_a_gradient() -> None:

@@ -64,7 +64,7 @@ def test_other_code_that_is_as_fast_changes_the_digest_alone(
     recorded(store, *before)
     done = recorded(store, TWO, speedup=1.32)
     (line,) = done.changed
-    assert line.endswith("::ToyModel: generated code (graph 1 inference)")
+    assert line.endswith("::ToyModel: generated code (graph no. 1 inference)")
     assert code_at(store) == (1.31, {"1 inference": TWO}), "small losses must not add up"
 
 

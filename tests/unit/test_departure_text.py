@@ -23,10 +23,17 @@ def test_stage_graph_and_element() -> None:
     )
     stage, element, tried = departure_lines(departure)
     assert stage.startswith("call 2 departs first at stage aot_eager (AOTAutograd: ")
-    assert stage.endswith(", graph 2 of 3 from net.py:7 in forward")
+    assert stage.endswith(", no. 2 of 3 graphs, from net.py:7 in forward")
     values = "compiled 3, eager 2, float64 2.25 (greatest difference, 1)"
     assert element == f"  there output at index [2, 0]: {values}"
     assert tried == "  agrees with eager; could not run with aot_eager_decomp_partition"
+
+
+def test_the_only_graph_has_no_number() -> None:
+    place = GraphPlace(compile_id="0/0", file="net.py", line=7, function="forward")
+    departure = Departure(call=0, stage="mine", graph=place, graph_number=1, graphs=1)
+    stage = departure_lines(departure)[0]
+    assert stage.endswith("mine (the backend itself), in the graph from net.py:7 in forward")
 
 
 def test_what_has_no_elements_is_told_by_its_message() -> None:

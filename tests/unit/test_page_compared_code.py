@@ -42,8 +42,8 @@ def section(text: str) -> str:
             True,
             (
                 "Same generated code as the baseline. "
-                f"graph 1 (forward): same generated code as the baseline {ONE} "
-                f"graph 2: same generated code as the baseline {ONE}"
+                f"graph 1/0 (forward): same generated code as the baseline {ONE} "
+                f"graph 2/0: same generated code as the baseline {ONE}"
             ),
         ),
         (
@@ -51,15 +51,15 @@ def section(text: str) -> str:
             False,
             (
                 "Generated code changed since the baseline. "
-                f"graph 1 (forward): same generated code as the baseline {ONE} "
-                "graph 2 (forward): generated code changed since the baseline "
+                f"graph 1/0 (forward): same generated code as the baseline {ONE} "
+                "graph 2/0 (forward): generated code changed since the baseline "
                 f"{ONE}, baseline {TWO}"
             ),
         ),
         (
             (graph(1, ONE), graph(2, None)),
             None,
-            f"graph 1 (forward): same generated code as the baseline {ONE}",
+            f"graph 1/0 (forward): same generated code as the baseline {ONE}",
         ),
         ((graph(1, None),), None, ""),
     ),
