@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import cast
 
@@ -30,13 +30,37 @@ _NUMBERS = {  # may it be 0?
 }
 BY_MODE = ("min_speedup", "max_compile_time_s", "max_peak_memory_ratio", "max_kernels_per_call")
 _CHOICES = {"clock": ("wall", "device"), "cache": ("warm", "cold")}
+_NAMED = {"mode": MODES, "modes": MODES}
+"""What texts name, besides others that are allowed."""
 
 
 def refused(name: str, value: object) -> str | None:
-    """Say what ``name`` must be if ``value`` is not that."""
+    """Say what ``name`` must be if ``value`` is not that, and what was likely meant."""
     if isinstance(value, Mapping) and name in BY_MODE:
-        wanted = next((text for one in value.values() if (text := refused(name, one))), None)
-        return f"{wanted}, for each mode" if wanted or not value else None
+        return _refused_by_mode(name, value)
+    wanted = _refused(name, value)
+    if wanted and isinstance(value, Mapping) and name in (*_INTEGERS, *_NUMBERS):
+        several = ", ".join(BY_MODE)
+        return f"{wanted}; it is one for all modes: {{mode: limit}} may be {several}"
+    return wanted and wanted + did_you_mean(value, _CHOICES.get(name, _NAMED.get(name, ())))
+
+
+def did_you_mean(value: object, known: Sequence[str]) -> str:
+    """Name the allowed value that a text, or the first such text of a list, is nearest to."""
+    given = value if isinstance(value, list | tuple) else (value,)
+    texts = [one.lower() for one in given if isinstance(one, str) and one not in known]
+    close = [near for text in texts for near in get_close_matches(text, known, n=1)]
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def _refused_by_mode(name: str, limits: Mapping[object, object]) -> str | None:
+    if not limits:
+        return f"{_refused(name, limits)}, for each mode"
+    wanted = next((text for one in limits.values() if (text := _refused(name, one))), None)
+    return wanted and f"{wanted}, for each mode"
+
+
+def _refused(name: str, value: object) -> str | None:
     if name in _INTEGERS:
         least = _INTEGERS[name]
         whole = isinstance(value, int) and not isinstance(value, bool) and value >= least
@@ -58,7 +82,7 @@ def _no_number(value: object, *, zero: bool) -> str | None:
 
 
 def _are_allowances(value: object) -> bool:
-    return isinstance(value, list | tuple) and all(isinstance(one, str) for one in value)
+    return isinstance(value, list | tuple) and all(one and isinstance(one, str) for one in value)
 
 
 def _are_modes(value: object) -> bool:
@@ -68,7 +92,7 @@ def _are_modes(value: object) -> bool:
 
 def _is_mode(value: object) -> bool:
     """Whether it may be a mode; only inductor refuses one that is misspelt, others ignore it."""
-    if not isinstance(value, str):
+    if not isinstance(value, str) or not value:
         return False
     return value in MODES or not get_close_matches(value.lower(), MODES, n=1, cutoff=_ALIKE)
 
@@ -82,7 +106,10 @@ _KINDS: dict[str, tuple[Callable[[object], bool], str]] = {
     "dynamic": _FLAG,
     "modes": (_are_modes, f"a list of some of {', '.join(MODES)}, each once"),
     "mode": (_is_mode, f"one of {', '.join(MODES)}, or one that resembles none of these"),
-    "backend": (lambda value: isinstance(value, str) or callable(value), "a name or a callable"),
+    "backend": (
+        lambda value: callable(value) or (isinstance(value, str) and value != ""),
+        "a name or a callable",
+    ),
     "setup": (callable, "a callable without arguments"),
     "allow_graph_breaks": (_are_allowances, f"a list of {ALLOWANCES}"),
     "options": (lambda value: isinstance(value, Mapping), "a mapping"),

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from pytest_compileguard.errors import SpecError
-from pytest_compileguard.limit_values import BY_MODE, refused
+from pytest_compileguard.limit_values import BY_MODE, did_you_mean, refused
 
 if TYPE_CHECKING:
     import pytest
@@ -219,9 +219,11 @@ def _refuse_other_modes(limits: Mapping[str, Any], *, origin: str) -> None:
     modes = limits.get("modes") or ()
     for name in BY_MODE:
         value = limits.get(name)
-        if isinstance(value, Mapping) and (other := sorted(set(value) - set(modes))):
-            known = f"modes={tuple(modes)!r}" if modes else "no modes= are given"
-            raise SpecError(f"{origin}: {name} names {', '.join(other)}, but {known}")
+        if isinstance(value, Mapping) and (other := [mode for mode in value if mode not in modes]):
+            named = f"names the mode{'s' * (len(other) > 1)} {', '.join(map(repr, other))}"
+            known = f"modes={tuple(modes)!r}" if modes else "no modes= are given here"
+            close = did_you_mean(other, modes)
+            raise SpecError(f"{origin}: {name}={value!r}: {named}, but {known}{close}")
 
 
 def _unknown(name: str, origin: str) -> str:

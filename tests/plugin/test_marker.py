@@ -144,6 +144,11 @@ def test_without_limits_it_must_be_compiled_all_the_same(run_suite: RunSuite) ->
 
 
 KNOWN = f"Known: {', '.join(NAMES)}"
+NEAR_AUTOTUNE = "; did you mean 'max-autotune'?"
+ONE_LIMIT = (
+    "; it is one for all modes: {mode: limit} may be min_speedup, max_compile_time_s, "
+    "max_peak_memory_ratio, max_kernels_per_call"
+)
 REFUSED = (
     ("max_graph_break=0", "unknown limit 'max_graph_break'; did you mean max_graph_breaks?", KNOWN),
     ("tolerance=0.1", "unknown limit 'tolerance'", KNOWN),
@@ -158,7 +163,20 @@ REFUSED = (
     ("fullgraph=1", "fullgraph=1: must be True, False or None", ""),
     ("mode=3", "mode=3: must be one of default,", ""),
     ("mode='reduce_overhead'", "mode='reduce_overhead': must be one of default,", ""),
-    ("mode='Max-Autotune'", "mode='Max-Autotune': must be one of default,", ""),
+    ("mode='Max-Autotune'", "mode='Max-Autotune': must be one of default,", NEAR_AUTOTUNE),
+    ("mode=''", "mode='': must be one of default,", ""),
+    ("backend=''", "backend='': must be a name or a callable", ""),
+    ("clock=''", "clock='': must be 'wall' or 'device'", ""),
+    ("clock='Wall'", "clock='Wall': must be 'wall' or 'device'", "; did you mean 'wall'?"),
+    ("cache='warn'", "cache='warn': must be 'warm' or 'cold'", "; did you mean 'warm'?"),
+    ("cache=['warm']", "cache=['warm']: must be 'warm' or 'cold'", "'cold'"),
+    ("modes=['defalt']", "modes=['defalt']: must be a list of", "; did you mean 'default'?"),
+    ("modes=['']", "modes=['']: must be a list of some of default,", ""),
+    ("allow_graph_breaks=['']", "allow_graph_breaks=['']: must be a list of ids (GB0059),", ""),
+    ("max_recompiles={'defalt': 1}", "max_recompiles={'defalt': 1}: must be a whole", ONE_LIMIT),
+    ("rtol={}", "rtol={}: must be a finite number, 0 or more", ONE_LIMIT),
+    ("min_speedup={'': 1.2}", "min_speedup={'': 1.2}: names the mode '', but no modes=", ""),
+    ("min_speedup={3: 1.2}", "min_speedup={3: 1.2}: names the mode 3, but no modes=", ""),
     ("backend=3", "backend=3: must be a name or a callable", ""),
     ("options='x'", "options='x': must be a mapping", ""),
     ("mode='default', options={}", "torch.compile takes either mode or options, not both", ""),

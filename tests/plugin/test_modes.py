@@ -90,10 +90,28 @@ def test_a_mode_without_a_limit_has_none(run_suite: RunSuite) -> None:
     assert len(run.findings("compile_time")) == 2
 
 
+DEFALT = (
+    ": compile_check: {name}={{'defalt': 1, 'x': 2}}: names the modes 'defalt', 'x', but "
+    "modes=('default', 'reduce-overhead'); did you mean 'default'?"
+)
+
+
 @pytest.mark.parametrize(
     ("more", "words"),
     (
-        (", min_speedup={'max-autotune': 2.0}", "min_speedup names max-autotune, but modes="),
+        (
+            ", min_speedup={'max-autotune': 2.0}",
+            "names the mode 'max-autotune', but modes=('default', 'reduce-overhead')",
+        ),
+        *(
+            (f", {name}={{'defalt': 1, 'x': 2}}", DEFALT.format(name=name))
+            for name in (
+                "min_speedup",
+                "max_compile_time_s",
+                "max_peak_memory_ratio",
+                "max_kernels_per_call",
+            )
+        ),
         (", min_speedup={'default': 0}", "must be a finite number above 0, for each mode"),
         (", min_speedup={}", "for each mode"),
         (", mode='default'", "either mode or modes, not both"),
@@ -124,7 +142,7 @@ def test_modes_that_do_not_exist_are_refused(run_suite: RunSuite, modes: str) ->
     (
         (", mode='default'", "name the mode of this check"),
         (", modes=('default',)", "belongs to the marker"),
-        (", min_speedup={'max-autotune': 1.0}", "min_speedup names max-autotune"),
+        (", min_speedup={'max-autotune': 1.0}", "names the mode 'max-autotune', but modes="),
     ),
 )
 def test_a_target_can_not_take_another_mode_than_its_test(
