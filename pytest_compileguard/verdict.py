@@ -15,7 +15,7 @@ from pytest_compileguard import speed
 from pytest_compileguard.finding import Finding, Speed, Status, Verdict
 from pytest_compileguard.findings.baseline import baseline_findings, update_finding
 from pytest_compileguard.findings.baseline_advice import not_in_vain
-from pytest_compileguard.findings.code_change import explained, generated_code
+from pytest_compileguard.findings.code_change import explained, generated_code, limits_explained
 from pytest_compileguard.findings.compilation import compile_findings, compile_problem
 from pytest_compileguard.findings.cost import cost_findings
 from pytest_compileguard.findings.parity import parity_findings
@@ -73,6 +73,7 @@ def judge(
             plan, observation, gated, device, baseline, recordable=recordable
         )
         compared = explained(compared, code, baseline, environment)
+        findings = limits_explained(findings, compared, code, baseline, environment)
     told = not_in_vain((*findings, *compared))
     judged = tuple(_or_declined(finding, plan) for finding in told)
     return Verdict(

@@ -26,6 +26,8 @@ CHANGED = "the generated code changed since the baseline"
 _LOOK = "look at the machine, its driver, or the guards' overhead"
 _SLOWER = tuple(f"baseline.{metric.name}" for metric in (SPEEDUP, DEVICE_SPEEDUP))
 _MORE = ("baseline.kernels",)
+_COSTS = ("kernels", "speedup", "compile_time", "peak_memory", "kernels_per_call")
+"""Limits on what other code may cost more of."""
 _VERSIONS = {
     "torch": "torch",
     "triton": "Triton",
@@ -82,6 +84,40 @@ def explained(
     changed = _code_lines(code) if code is not None and code.same is False else ()
     of_facts = (*changed, *_version_lines(facts, environment))
     return tuple(_with_cause(finding, of_times, of_facts) for finding in findings)
+
+
+def limits_explained(
+    findings: Iterable[Finding],
+    compared: Sequence[Finding],
+    code: GeneratedCode | None,
+    baseline: Baseline | NotObserved,
+    environment: Environment | None,
+) -> tuple[Finding, ...]:
+    """Tell at the first limit that fails what changed since the baseline, unless told there.
+
+    Args:
+        findings: About limits.
+        compared: About the baseline, which are explained already.
+        code: Of this run.
+        baseline: What is stored.
+        environment: Of this run.
+    """
+    found = tuple(findings)
+    broken = next((one for one in found if one.status == "failed" and one.metric in _COSTS), None)
+    told = any(line.startswith((SAME, CHANGED)) for one in compared for line in one.evidence)
+    if broken is None or told or isinstance(baseline, NotObserved):
+        return found
+    # Not where to look: the limit may never have been kept.
+    known = () if code is None or not code.same else (SAME,)
+    kept = (one.evidence for one in compared if (one.metric, one.status) == ("baseline", "passed"))
+    lines = (
+        *(known or _code_lines(code)),
+        *_version_lines(baseline.timing or baseline.facts, environment),
+        *next(kept, ()),
+    )
+    evidence = (*broken.evidence, *(f"  {line}" for line in lines))
+    explained = msgspec.structs.replace(broken, evidence=evidence)
+    return tuple(explained if one is broken else one for one in found)
 
 
 def _with_cause(finding: Finding, of_times: Sequence[str], of_facts: Sequence[str]) -> Finding:

@@ -84,8 +84,8 @@ def make_slow(**recorded: str) -> None:
 
 
 def causes(run: Run) -> list[str]:
-    told = ("    the generated code", "    other versions")
-    return [line for line in run.result.outlines if line.startswith(told)]
+    told = ("the generated code", "other versions")
+    return [line for line in run.result.outlines if line.lstrip().startswith(told)]
 
 
 def test_equal_code_of_another_process_and_cache_is_the_same_and_other_code_is_named(
@@ -157,3 +157,17 @@ def test_code_that_is_not_known_is_no_cause_and_other_code_alone_fails_nothing(
     assert run.check["code"]["same"] is False
     run_suite(SUITE, UPDATE, "--compileguard-noise-threshold=0.9", library=OTHER, timing=True)
     assert entry()["code"] != before
+
+
+def test_a_limit_that_fails_where_the_baseline_is_kept_says_whether_code_and_ops_changed(
+    run_suite: RunSuite,
+) -> None:
+    run_suite(SUITE, UPDATE, library=GOOD, timing=True)
+    limited = SUITE.replace("warmup=1", "warmup=1, min_speedup=1000")
+    other = run_suite(limited, "--compileguard-noise-threshold=0.99", library=OTHER, timing=True)
+    assert (other.status("speedup"), other.status("baseline.speedup")) == ("failed", "passed")
+    assert causes(other) == ["  " + CHANGED]
+    other.result.stdout.fnmatch_lines(["      captured ops 2, baseline 1"])
+    same = run_suite(limited, "--compileguard-noise-threshold=0.99", library=ALIKE, timing=True)
+    assert causes(same) == ["      the generated code is the same as in the baseline"]
+    assert "captured ops" not in same.text

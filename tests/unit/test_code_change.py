@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from pytest_compileguard.baseline.entries import TimingEntry
+from pytest_compileguard.baseline.entries import FactsEntry, TimingEntry
 from pytest_compileguard.finding import Verdict
 from pytest_compileguard.observation import CompileObservation, GraphCode, NotObserved
 from tests.judged import finding_of, make_baseline, verdict_of
@@ -165,3 +165,52 @@ def test_more_kernels_are_explained_by_changed_code_but_never_by_equal_code() ->
 def test_what_became_better_needs_no_cause() -> None:
     verdict = verdict_of(compilation=SEEN, baseline=make_baseline(timing=timing_of(STORED, 0.5)))
     assert SAME not in finding_of(verdict, "baseline.speedup").evidence
+
+
+def evidence_of_limit(
+    code: dict[str, str] | None,
+    metric: str = "speedup",
+    *,
+    facts: FactsEntry | None = None,
+    min_speedup: float | None = 2.0,
+    max_kernels: int | None = None,
+) -> tuple[str, ...]:
+    """Judge a check that keeps its baseline, but not its limit on speed or kernels."""
+    if metric == "kernels":
+        max_kernels = 0
+    verdict = verdict_of(
+        compilation=SEEN,
+        speed=make_speed(1.3),
+        baseline=make_baseline(timing=timing_of(code, 1.2), facts=facts or make_facts(inputs=())),
+        min_speedup=min_speedup,
+        max_kernels=max_kernels,
+    )
+    finding = finding_of(verdict, metric)
+    assert finding.status == "failed"
+    return tuple(line for line in finding.evidence if "baseline" in line)
+
+
+def test_a_limit_that_fails_alone_says_whether_code_and_ops_changed() -> None:
+    changed = {**STORED, "1 forward": OTHER}
+    same = ("  the generated code is the same as in the baseline",)
+    assert evidence_of_limit(STORED) == same
+    assert evidence_of_limit(changed) == (f"  {CHANGED}graph 0/0 (forward)",)
+    # Once, at the first limit that fails.
+    assert evidence_of_limit(changed, "kernels", min_speedup=None) == evidence_of_limit(changed)
+    assert evidence_of_limit(changed, "speedup", max_kernels=0) == ()
+    assert evidence_of_limit(None) == ()
+    other_ops = make_facts(inputs=(), ops=SEEN.ops + 2, kernels=SEEN.kernels + 1)
+    assert evidence_of_limit(changed, facts=other_ops) == (
+        f"  {CHANGED}graph 0/0 (forward)",
+        f"  captured ops {SEEN.ops}, baseline {SEEN.ops + 2}",
+        f"  kernels {SEEN.kernels}, baseline {SEEN.kernels + 1}",
+    )
+
+
+def test_the_cause_stands_once_where_the_baseline_is_missed_too() -> None:
+    baseline = make_baseline(timing=timing_of(STORED))
+    verdict = verdict_of(
+        compilation=SEEN, speed=make_speed(1.3), baseline=baseline, min_speedup=2.0
+    )
+    told = [line for found in verdict.findings for line in found.evidence if "generated" in line]
+    assert told == [SAME]
