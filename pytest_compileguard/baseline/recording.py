@@ -31,7 +31,12 @@ from pytest_compileguard.baseline.pruning import (
     pruned,
     timings_pruning,
 )
-from pytest_compileguard.baseline.storable import environment_of, facts_entry, timing_entry
+from pytest_compileguard.baseline.storable import (
+    environment_of,
+    facts_entry,
+    timing_entry,
+    why_noisy,
+)
 from pytest_compileguard.baseline.store import Store
 from pytest_compileguard.environment import Environment
 from pytest_compileguard.finding import Verdict
@@ -54,6 +59,8 @@ class Changes(Record):
     """The files that were written."""
     removed: tuple[str, ...] = ()
     """Entries of tests that are gone."""
+    noisy: tuple[str, ...] = ()
+    """Timings that were stored though later runs can hardly be held to them, and why."""
 
 
 class Wish(Record):
@@ -76,6 +83,8 @@ class _Slot(Record):
     entry: Entry
     told: str
     """What the entry is called when it is new."""
+    noise: str = ""
+    """Why later runs can hardly be held to it."""
 
 
 class _Outcome(Record):
@@ -84,6 +93,8 @@ class _Outcome(Record):
     check: str
     outcome: Outcome
     told: str
+    noise: str = ""
+    """Why later runs can hardly be held to what was stored; empty: nothing new was."""
 
 
 def record(store: Store, verdicts: Iterable[Verdict], wish: Wish | None = None) -> Changes:
@@ -113,6 +124,7 @@ def record(store: Store, verdicts: Iterable[Verdict], wish: Wish | None = None) 
         unstored=tuple(reason for reason in timings if isinstance(reason, str)),
         files=tuple(writer.files),
         removed=tuple(writer.removed),
+        noisy=tuple(f"{one.check}: {one.noise}" for one in writer.outcomes if one.noise),
     )
 
 
@@ -195,6 +207,7 @@ def _timing_slot(store: Store, verdict: Verdict, wish: Wish) -> _Slot | str | No
         column=column,
         entry=entry,
         told=f"speedup {entry.speedup} for {printable(environment.device_name)}, {column}",
+        noise=why_noisy(entry),
     )
 
 
@@ -246,9 +259,12 @@ def _outcome(before: F, slot: _Slot, wish: Wish) -> _Outcome:
     old = _stored(columns, slot)
     fate = _fate(old, slot.entry, wish)
     told = slot.told if fate == "added" else ""
+    stored = _kept(old, slot.entry, wish)
     if fate == "changed" and old is not None:
-        told = difference(old, _kept(old, slot.entry, wish) or slot.entry)
-    return _Outcome(check=slot.check, outcome=fate, told=told)
+        told = difference(old, stored or slot.entry)
+    # Of equal speed only the digests are new.
+    noise = slot.noise if stored is slot.entry else ""
+    return _Outcome(check=slot.check, outcome=fate, told=told, noise=noise)
 
 
 def _lines(outcomes: Sequence[_Outcome]) -> dict[Outcome, tuple[str, ...]]:

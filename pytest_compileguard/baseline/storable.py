@@ -31,6 +31,8 @@ from pytest_compileguard.observation import (
 _INSTALLED = ("/site-packages/", "/dist-packages/")
 _MOST_INPUTS = 20
 _DIGEST_LENGTH = 12
+_NOISY = 1.3
+"""How many times the lower end of its interval the upper end of a timing worth storing is."""
 
 
 def facts_entry(verdict: Verdict, rootpath: Path, commit: str | None = None) -> FactsEntry:
@@ -93,6 +95,12 @@ def _code(seen: CompileObservation) -> dict[str, str] | None:
 
 def _device_speedup(speed: Speed | None) -> float | None:
     return significant(speed.speedup) if speed is not None and _is_sound(speed) else None
+
+
+def why_noisy(entry: TimingEntry) -> str:
+    """Say why later runs can hardly be held to a timing; empty: they can."""
+    factor = entry.speedup_high / entry.speedup_low
+    return f"its interval spans a factor of {factor:.2f}" if factor > _NOISY else ""
 
 
 def environment_of(verdict: Verdict) -> Environment:

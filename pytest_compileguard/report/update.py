@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pytest_compileguard.baseline.recording import Changes
-from pytest_compileguard.findings.wording import counted
+from pytest_compileguard.findings.speed import QUIETER
+from pytest_compileguard.findings.wording import counted, first_of
 from pytest_compileguard.report.plain_text import plain_line, relative
 from pytest_compileguard.report.summary import SummaryLine
 
 _MOST_IN_LINE = 400
+_MOST_NOISY = 3
 _MOST_OF_REFUSAL = 1200  # it lists all that would be allowed
 
 
@@ -48,4 +50,16 @@ def _told(changes: Changes, rootpath: Path) -> list[SummaryLine]:
     return [
         SummaryLine(text=total, bold=True),
         *(SummaryLine(text=plain_line(text, _MOST_IN_LINE)) for text in texts),
+        *_noisy(changes.noisy),
     ]
+
+
+def _noisy(noisy: Sequence[str]) -> list[SummaryLine]:
+    """Say which timings are hardly worth being held to."""
+    if not noisy:
+        return []
+    are, them = ("is", "it") if len(noisy) == 1 else ("are", "them")
+    stored = f"noisy: {counted(len(noisy), 'timing')} {are} stored as measured"
+    texts = [f"{stored}, but later runs can hardly be held to {them}: {QUIETER}, and record again"]
+    texts += [f"  {text}" for text in first_of(noisy, _MOST_NOISY)]
+    return [SummaryLine(text=plain_line(text, _MOST_IN_LINE), yellow=True) for text in texts]
