@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pytest_compileguard.code_origin import module_names
 from pytest_compileguard.finding import Finding
 from pytest_compileguard.findings.departure_text import (
     agrees_alone,
@@ -29,6 +30,12 @@ _MEND = "mend the target, which computes something else than the reference"
 _REPORT = "keep this code out of the graph by torch.compiler.disable, and report it to PyTorch"
 _OPERATOR = "seek a custom operator whose schema or fake kernel hides what it aliases or writes"
 _IN_BACKEND = "mend the backend, which computes something else than the graph that it is given"
+_BACKWARD = "Tensor.backward()"
+_OPTIMIZERS = "torch.optim."
+_BY_HAND = (
+    "takes a step of training, which leaves no gradients to compare: guarded by "
+    "compileguard.training, they are compared"
+)
 _AT_STAGE = {
     "eager": f"{_TRACED}: {_SEEK}, and what it reads of objects that no graph holds",
     "aot_eager": f"{_OPERATOR}; else {_REPORT}",
@@ -63,7 +70,7 @@ def parity_findings(
     elif seen.calls_compared < calls:
         finding = _partly_compared(seen, calls)
     else:
-        finding = _agrees(seen, calls)
+        finding = _agrees(seen, calls, training_place(seen, compilation))
     return (finding, *_isolation(seen, finding))
 
 
@@ -181,14 +188,28 @@ def _partly_compared(seen: ParityObservation, calls: int) -> Finding:
     return Finding(metric="parity", status="inconclusive", message=message)
 
 
-def _agrees(seen: ParityObservation, calls: int) -> Finding:
+def training_place(seen: ParityObservation, compilation: CompileObservation | NotObserved) -> str:
+    """Name where a target differentiates in a step of training that leaves no gradients.
+
+    Both are known where the graph breaks: at ``backward``, and within an optimizer of torch's.
+    """
+    if seen.gradients_compared or isinstance(compilation, NotObserved):
+        return ""
+    sites = compilation.break_sites
+    steps = any(name.startswith(_OPTIMIZERS) for s in sites for name in module_names(s.file))
+    places = (frame_text(s.file, s.line, s.function) for s in sites if _BACKWARD in s.reason)
+    return next(places, "") if steps else ""
+
+
+def _agrees(seen: ParityObservation, calls: int, training: str) -> Finding:
     message = f"{seen.calls_compared} of {counted(calls, 'call')}"
     if not seen.gradients_compared:
         message += ", without gradients"
     if seen.disputed:
         leaves = counted(seen.disputed, "disputed leaf", "disputed leaves")
         message += f" ({leaves} acquitted by a float64 reference)"
-    return Finding(metric="parity", status="passed", message=message)
+    evidence = (f"{training} {_BY_HAND}",) if training else ()
+    return Finding(metric="parity", status="passed", message=message, evidence=evidence)
 
 
 def _isolation(seen: ParityObservation, parity: Finding) -> tuple[Finding, ...]:

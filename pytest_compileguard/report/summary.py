@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pytest_compileguard.finding import Finding, Status, Verdict
 from pytest_compileguard.findings.baseline_advice import TIGHTEN
+from pytest_compileguard.findings.parity import training_place
 from pytest_compileguard.findings.wording import MOST_LINES, counted, factor_text, first_of
 from pytest_compileguard.observation import (
     ParityObservation,
@@ -176,14 +177,29 @@ def _unread(verdicts: Sequence[Verdict]) -> list[SummaryLine]:
 
 def _without_gradients(verdicts: Sequence[Verdict]) -> list[SummaryLine]:
     """Say in how many checks a wrong gradient could not have been seen."""
-    seen = [verdict.observation.parity for verdict in verdicts]
-    compared = [one for one in seen if isinstance(one, ParityObservation) and one.calls_compared]
-    without = sum(not one.gradients_compared for one in compared)
-    if not without:
-        return []
-    count = f"{without} of {counted(len(compared), 'check')}"
-    text = f"note: {count} compared no gradients: none were required, or grad mode was off"
-    return [SummaryLine(text=text)]
+    compared = without = 0
+    steps: list[str] = []
+    for verdict in verdicts:
+        seen = verdict.observation.parity
+        if isinstance(seen, ParityObservation) and seen.calls_compared:
+            compared += 1
+            if training_place(seen, verdict.observation.compile):
+                steps.append(test_name(verdict.nodeid))
+            else:
+                without += not seen.gradients_compared
+    texts = []
+    of_all = f"of {counted(compared, 'check')}"
+    if without:
+        reason = "none were required, or grad mode was off"
+        texts.append(f"note: {without} {of_all} compared no gradients: {reason}")
+    if steps:
+        guards = "guards" if len(steps) == 1 else "guard"
+        named = ", ".join(first_of(list(dict.fromkeys(steps)), _MOST_TESTS))
+        texts.append(
+            f"note: {len(steps)} {of_all} {guards} a step of training that leaves no gradients to "
+            f"compare ({named}): compileguard.training compares them"
+        )
+    return [SummaryLine(text=plain_line(text, _MOST_IN_LINE)) for text in texts]
 
 
 def _warnings(verdicts: Sequence[Verdict], rootpath: Path | None) -> list[SummaryLine]:
