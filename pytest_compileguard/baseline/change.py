@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from pytest_compileguard.baseline.entries import FactsEntry, TimingEntry
@@ -87,16 +89,16 @@ def difference(old: Entry, new: Entry) -> str:
         if getattr(old, name) != getattr(new, name)
     ]
     if isinstance(old, TimingEntry) and isinstance(new, TimingEntry):
-        told += _code_told(_other_code(old, new))
+        told += [text] if (text := code_text(_other_code(old, new))) else []
     rest = "break sites" if isinstance(new, FactsEntry) else "interval and times"
     return ", ".join(told) or rest
 
 
-def _code_told(keys: list[str]) -> list[str]:
+def code_text(keys: Sequence[str]) -> str:
     """Name graphs by their order: what is stored is not of one run, whose compile ids it had."""
     rest = f" and {len(keys) - _MOST_GRAPHS} more" if len(keys) > _MOST_GRAPHS else ""
     named = ", ".join(keys[:_MOST_GRAPHS])
-    return [f"generated code (graph no. {named}{rest})"] if keys else []
+    return f"generated code (graph no. {named}{rest})" if keys else ""
 
 
 def _shown(value: object) -> str:

@@ -232,14 +232,14 @@ def _stored(columns: Mapping[str, Any], slot: _Slot) -> Entry | None:
 def _kept(old: Entry | None, new: Entry, wish: Wish) -> Entry | None:
     """Give what is to be stored; ``None``: what is there stays.
 
-    Of code that is as fast as the baseline only its digests are news: had each run its own
-    times, many small losses would add up unseen.
+    Of code that is as fast as the baseline only its digests are news, with the versions that made
+    them: had each run its own times, many small losses would add up unseen.
     """
     if _fate(old, new, wish) not in ("added", "changed"):
         return None
     if isinstance(old, TimingEntry) and isinstance(new, TimingEntry):
-        alike = is_equal(old, new, wish.noise)
-        return msgspec.structs.replace(old, code=new.code) if alike else new
+        renewed = msgspec.structs.replace(old, code=new.code, recorded=new.recorded)
+        return renewed if is_equal(old, new, wish.noise) else new
     return new
 
 

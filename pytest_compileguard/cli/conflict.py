@@ -40,6 +40,11 @@ def sides_of(data: bytes) -> Sides | None:
     return Sides(ours=b"".join(texts["ours"]), theirs=b"".join(texts["theirs"]), base=base)
 
 
+def has_markers(data: bytes) -> bool:
+    """Whether any line is a marker, in order or not."""
+    return any(_following(line, "both") is not None for line in data.splitlines(keepends=True))
+
+
 def _following(line: bytes, state: _State) -> _State | None:
     """Say what a marker begins; ``None`` for any other line; the same state: out of order."""
     marker, text = line[:7], line[7:8]

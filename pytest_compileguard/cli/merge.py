@@ -8,18 +8,16 @@ is a conflict; then nothing is written, unless it is said which side is preferre
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
-from pytest_compileguard.baseline.change import Entry, difference, is_code_news, is_equal
 from pytest_compileguard.baseline.entries import NO_FACTS, NO_TIMINGS, FactsFile, printable
 from pytest_compileguard.baseline.entry_text import DamagedError, decode
 from pytest_compileguard.baseline.git import Merge, merge_of
 from pytest_compileguard.baseline.store import Store
-from pytest_compileguard.cli.conflict import Sides, sides_of
+from pytest_compileguard.cli.conflict import Sides, has_markers, sides_of
+from pytest_compileguard.cli.entry_merge import Merged, merged
 from pytest_compileguard.cli.output import DIFFERENT, ERROR, FINE, Output
 from pytest_compileguard.cli.tree import (
     StoredFile,
@@ -31,27 +29,25 @@ from pytest_compileguard.cli.tree import (
 )
 from pytest_compileguard.errors import BaselineError
 from pytest_compileguard.findings.wording import counted
-from pytest_compileguard.metrics import NOISE_THRESHOLD
-from pytest_compileguard.observation import Record
 
 HELP = "merge fragments of other jobs into a tree, and mend files with conflict markers of git"
 
-_NO_SIDES = (
-    "no merge of git left it like this, so it has no sides to merge; restore it from version "
-    "control, or delete it and record again"
+_RESTORE = "restore it from version control, or delete it and record again"
+_NO_SIDES = f"no merge of git left it like this, so it has no sides to merge; {_RESTORE}"
+_OUT_OF_ORDER = (
+    "the conflict markers are not as git writes them (<<<<<<<, =======, >>>>>>>, in turn), so they "
+    f"show no sides to merge; {_RESTORE}"
+)
+
+_LEFT_OUT = (
+    "these digests differ between sides that are as fast, and either would mislead a later run: "
+    "a run that records stores them again; or choose with --prefer"
 )
 
 _DECIDE = (
     "decide with --prefer=ours (left of each arrow) or --prefer=theirs (right of it); "
     "where neither is right, record these checks again after that"
 )
-
-_Columns = Mapping[str, Entry]
-
-
-class _Merged(Record):
-    file: StoredFile
-    conflicts: tuple[str, ...]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -70,15 +66,17 @@ def run(arguments: argparse.Namespace) -> Output:
         raise BaselineError(f"--into: {printable(str(root))!r}: no such folder")
     if not arguments.fragments:
         read_tree(str(root)).refuse_empty()
-    mended, conflicts, damaged = _mend(root, arguments.prefer)
+    mended, conflicts, damaged, left_out = _mend(root, arguments.prefer)
     written: list[str] = []
     if arguments.fragments and not conflicts and not damaged:
-        written, conflicts = _merge(root, arguments.fragments, arguments.prefer)
+        written, conflicts, more = _merge(root, arguments.fragments, arguments.prefer)
+        left_out += more
     lines = [f"mended: {path}" for path in mended] + [f"written: {path}" for path in written]
     lines += [f"can't be mended: {text}" for text in damaged]
     lines += [f"conflict: {text}" for text in conflicts]
-    if conflicts:
-        lines.append(_DECIDE)
+    lines += [f"left out: {text}" for text in left_out]
+    lines += [_LEFT_OUT] if left_out else []
+    lines += [_DECIDE] if conflicts else []
     files = counted(len({*mended, *written}), "file")
     return Output(
         code=ERROR if damaged else DIFFERENT if conflicts else FINE,
@@ -89,64 +87,14 @@ def run(arguments: argparse.Namespace) -> Output:
             "written": written,
             "damaged": damaged,
             "conflicts": list(conflicts),
+            "left_out": left_out,
         },
     )
 
 
-def merged(
-    base: StoredFile, sides: Sequence[StoredFile], *, whole: bool, prefer: str | None
-) -> _Merged:
-    """Merge entry by entry.
-
-    Args:
-        base: What all sides started from.
-        sides: What became of it.
-        whole: Whether a side that lacks an entry removed it; a fragment has only its own.
-        prefer: ``ours``: the first side wins a conflict; ``theirs``: the last.
-    """
-    entries: dict[str, dict[str, Any]] = {}
-    conflicts: list[str] = []
-    for key in sorted({key for file in (base, *sides) for key in file.entries}):
-        rows = [file.entries.get(key, {}) for file in (base, *sides)]
-        for column in sorted({column for row in rows for column in row}):
-            old, *news = (row.get(column) for row in rows)
-            kept, clash = _entry(old, news, whole=whole, prefer=prefer)
-            if clash:
-                conflicts.append(f"{printable(key)}, {column}: {clash}")
-            if kept is not None:
-                entries.setdefault(key, {})[column] = kept
-    file = msgspec.structs.replace(base, entries=entries)
-    return _Merged(file=file, conflicts=tuple(conflicts))
-
-
-def _entry(
-    old: Entry | None, news: Sequence[Entry | None], *, whole: bool, prefer: str | None
-) -> tuple[Entry | None, str]:
-    """Merge one entry; the text says why two sides can't be."""
-    changed: list[Entry] = []
-    for new in news:
-        if new is None or (old is not None and _says_nothing_new(old, new)):
-            continue
-        twin = next((o for o in changed if is_equal(o, new, NOISE_THRESHOLD)), None)
-        if twin is None:
-            changed.append(new)
-        elif is_code_news(twin, new) and not is_code_news(new, twin):
-            changed[changed.index(twin)] = new  # as fast, and more is known of its code
-    if not changed:
-        removed = whole and old is not None and None in news
-        return (None if removed else old or next((n for n in news if n), None)), ""
-    if len(changed) == 1 or prefer:
-        return changed[-1 if prefer == "theirs" else 0], ""
-    return changed[0], difference(changed[0], changed[1])
-
-
-def _says_nothing_new(old: Entry, new: Entry) -> bool:
-    return is_equal(old, new, NOISE_THRESHOLD) and not is_code_news(old, new)
-
-
 def _merge(
     root: Path, fragments: Sequence[str], prefer: str | None
-) -> tuple[list[str], tuple[str, ...]]:
+) -> tuple[list[str], tuple[str, ...], list[str]]:
     target, trees = read_tree(str(root)), [read_tree(name) for name in fragments]
     target.refuse_problems()
     for tree in trees:
@@ -154,6 +102,7 @@ def _merge(
         tree.refuse_empty()
     sides: dict[str, list[StoredFile]] = {}
     conflicts: list[str] = []
+    left_out: list[str] = []
     for path in sorted({path for tree in trees for path in tree.files}):
         sides[path] = [tree.files[path] for tree in trees if path in tree.files]
         base = target.files.get(path) or _empty(sides[path][0])
@@ -161,9 +110,11 @@ def _merge(
             raise BaselineError(f"{printable(path)}: facts in one tree and timings in another")
         one = merged(base, sides[path], whole=False, prefer=prefer)
         conflicts += [f"{path}: {text}" for text in one.conflicts]
+        left_out += [f"{path}: {text}" for text in one.left_out]
     if conflicts:
-        return [], tuple(conflicts)
-    return [path for path, some in sides.items() if _write(root, path, some, prefer)], ()
+        return [], tuple(conflicts), []
+    written = [path for path, some in sides.items() if _write(root, path, some, prefer)]
+    return written, (), left_out
 
 
 def _write(root: Path, path: str, sides: Sequence[StoredFile], prefer: str | None) -> bool:
@@ -178,37 +129,46 @@ def _write(root: Path, path: str, sides: Sequence[StoredFile], prefer: str | Non
     return bool(before != after)
 
 
-def _mend(root: Path, prefer: str | None) -> tuple[list[str], tuple[str, ...], list[str]]:
+def _mend(
+    root: Path, prefer: str | None
+) -> tuple[list[str], tuple[str, ...], list[str], list[str]]:
     """Mend what git left; files that hold a true conflict, or no sides, stay as they are."""
-    mended, conflicts, damaged = [], [], []
+    mended: list[str] = []
+    conflicts: list[str] = []
+    damaged: list[str] = []
+    left_out: list[str] = []
     for path, file in paths_below(root).items():
         data = bytes_of_file(file)
         flaw = data if isinstance(data, str) else _flaw(data, kind_of(path, data))
         if not flaw:
             continue
-        result = None if isinstance(data, str) else _mended(file, data, prefer)
-        if result is None or isinstance(data, str):
-            damaged.append(f"{printable(path)}: {flaw}; {_NO_SIDES}")
+        result = _NO_SIDES if isinstance(data, str) else _mended(file, data, prefer)
+        if isinstance(result, str) or isinstance(data, str):
+            damaged.append(f"{printable(path)}: {flaw}; {result}")
         elif result.conflicts:
             conflicts += [f"{path}: {text}" for text in result.conflicts]
         else:
             where = root if root.is_dir() else root.parent
             Store(where).mend(place_of(where, path), data, result.file)
             mended.append(path)
-    return mended, tuple(conflicts), damaged
+            left_out += [f"{path}: {text}" for text in result.left_out]
+    return mended, tuple(conflicts), damaged, left_out
 
 
-def _mended(path: Path, data: bytes, prefer: str | None) -> _Merged | None:
-    """Merge the sides of a file that can't be read; ``None`` if it has none."""
+def _mended(path: Path, data: bytes, prefer: str | None) -> Merged | str:
+    """Merge the sides of a file that can't be read; or say why there are none."""
     kind = kind_of(path.as_posix(), data)
     exact, marked = merge_of(path.resolve(), data), sides_of(data)
     sides: Merge | Sides | None = exact or marked
     if sides is None:
-        return None
+        return _OUT_OF_ORDER if has_markers(data) else _NO_SIDES
     try:
         ours, theirs = decode(sides.ours, kind), decode(sides.theirs, kind)
         base = _base(sides.base, kind, exact=exact is not None)
     except DamagedError as error:
+        if exact is None:
+            said = "git knows of no merge of it, and between its markers a side is damaged itself"
+            return f"{said}: {error}; {_RESTORE}"
         raise BaselineError(
             f"{printable(str(path))}: a side of the merge is damaged itself: {error}"
         ) from error

@@ -57,14 +57,18 @@ def test_diff_tells_of_which_graph_the_code_changed_and_it_is_no_regression(
         ((ONE,), ((ONE,), (TWO,)), {"1 forward": TWO}),
         (None, ((), (TWO,)), {"1 forward": TWO}),
         (None, ((TWO,), ()), {"1 forward": TWO}),
-        (None, ((ONE,), (TWO,)), {"1 forward": ONE}),
+        (None, ((ONE, TWO), (ONE, THREE)), {"1 forward": ONE}),
+        (None, ((ONE,), (ONE, TWO)), {"1 forward": ONE, "2 forward": TWO}),
+        # Of a digest on which two disagree, none is taken, also not that of a third.
+        (None, ((ONE,), (TWO,)), None),
+        (None, ((ONE,), (TWO,), (ONE,)), None),
     ),
 )
 def test_merge_keeps_what_is_known_of_code_and_sees_no_conflict(
     command: Command,
     target: tuple[str, ...] | None,
     fragments: tuple[tuple[str, ...], ...],
-    merged: dict[str, str],
+    merged: dict[str, str] | None,
 ) -> None:
     if target is not None:
         record(Path(), *target)
@@ -77,6 +81,27 @@ def test_merge_keeps_what_is_known_of_code_and_sees_no_conflict(
     done = command("merge", *(f"f{n}" for n in range(len(fragments))), "--into=all")
     assert done.code == 0, done.out
     assert code_in(command, "all") == merged
+
+
+@pytest.mark.parametrize(("prefer", "kept"), (("ours", ONE), ("theirs", TWO)))
+def test_digests_that_differ_are_told_and_left_out_unless_a_side_is_preferred(
+    command: Command, prefer: str, kept: str
+) -> None:
+    record(Path("a"), ONE)
+    record(Path("b"), TWO, speedup=1.32)
+    Path("all").mkdir()
+    done = command("merge", "a", "b", "--into=all")
+    assert done.code == 0
+    (told,) = [line for line in done.out.splitlines() if line.startswith("left out: ")]
+    assert "test_x.py::test_it::ToyModel, torch 2.13: generated code (graph no. 1 forward)" in told
+    assert "or choose with --prefer" in done.out
+    assert code_in(command, "all") is None
+
+    shutil.rmtree("all")
+    Path("all").mkdir()
+    done = command("merge", "a", "b", "--into=all", f"--prefer={prefer}")
+    assert "left out" not in done.out
+    assert code_in(command, "all") == {"1 forward": kept}
 
 
 def test_prune_leaves_the_code_of_other_tests(command: Command) -> None:

@@ -205,7 +205,12 @@ def test_markers_out_of_order_are_no_conflict_that_can_be_mended(
 ) -> None:
     assert sides_of(text) is None
     FACTS.write_bytes(text)
-    assert command("merge", ".").code == 2
+    done = command("merge", ".")
+    assert done.code == 2
+    marked = text != b"{}\n"
+    assert ("the conflict markers are not as git writes them" in done.out) is marked
+    assert ("no merge of git left it like this" in done.out) is not marked
+    assert "restore it from version control, or delete it and record again" in done.out
     assert FACTS.read_bytes() == text
 
 
@@ -214,5 +219,7 @@ def test_a_side_that_is_damaged_itself_is_refused(command: Command) -> None:
     FACTS.write_bytes(text)
     done = command("merge")
     assert done.code == 2
-    assert "a side of the merge is damaged itself" in done.err
+    (told,) = [line for line in done.out.splitlines() if line.startswith("can't be mended: ")]
+    assert "git knows of no merge of it, and between its markers a side is damaged itself" in told
+    assert "restore it from version control, or delete it and record again" in told
     assert FACTS.read_bytes() == text

@@ -16,6 +16,7 @@ from pytest_compileguard.errors import BaselineError
 from pytest_compileguard.finding import Verdict
 from pytest_compileguard.observation import GraphCode
 from pytest_compileguard.options import UpdateMode
+from tests.records import make_environment
 from tests.stored import CPU, NODEID, make_compilation, make_speed, make_verdict
 
 ONE, TWO = "1" * 16, "2" * 16
@@ -66,6 +67,16 @@ def test_other_code_that_is_as_fast_changes_the_digest_alone(
     (line,) = done.changed
     assert line.endswith("::ToyModel: generated code (graph no. 1 inference)")
     assert code_at(store) == (1.31, {"1 inference": TWO}), "small losses must not add up"
+
+
+def test_digests_are_stored_with_the_versions_that_they_were_made_with(store: Store) -> None:
+    runs = (("3.5", ONE, "3.5"), ("3.6", ONE, "3.5"), ("3.6", TWO, "3.6"))
+    for triton, digest, made_with in runs:
+        environment = make_environment(triton=triton)
+        record(store, [verdict_of(digest, environment=environment)])
+        timing = look_up(store, nodeid=NODEID, name="ToyModel", environment=environment).timing
+        assert timing is not None
+        assert timing.recorded.triton == made_with
 
 
 def test_equal_code_and_code_that_is_not_known_change_nothing(store: Store) -> None:
