@@ -21,10 +21,11 @@ def gone_modules(rootpath: Path, nodeids: Iterable[str]) -> tuple[str, ...]:
         "renamed, rename the file too, else compileguard prune drops it"
         for folder in folders
         for path in sorted((rootpath / folder / FOLDER).glob("*.json"))
-        if not _has_module(rootpath / folder, path.stem)
+        if not has_module(rootpath / folder, path.stem)
     )
 
 
-def _has_module(folder: Path, name: str) -> bool:
+def has_module(folder: Path, name: str) -> bool:
+    """Whether a test module still stands below a folder, named with its suffix or without."""
     # Of a name with a dot in it, nothing tells whether ``.py`` was cut off.
     return (folder / f"{name}.py").exists() or (folder / name).exists()

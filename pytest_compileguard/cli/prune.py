@@ -16,6 +16,7 @@ import msgspec
 
 from pytest_compileguard.baseline.entries import NO_FACTS, NO_TIMINGS, FactsFile, printable
 from pytest_compileguard.baseline.look_up import version_of
+from pytest_compileguard.baseline.orphans import has_module
 from pytest_compileguard.baseline.places import FOLDER
 from pytest_compileguard.baseline.store import Store
 from pytest_compileguard.cli.output import DIFFERENT, FINE, Output
@@ -50,7 +51,7 @@ def run(arguments: argparse.Namespace) -> Output:
     tree.refuse_empty()
     tests = _tests(root, arguments.tests, tree.files)
     modules = {module_of(p, key, file) for p, file in tree.files.items() for key in file.entries}
-    if arguments.tests is not None and not any(_stands(tests, module) for module in modules):
+    if arguments.tests is not None and not any(has_module(tests, module) for module in modules):
         raise BaselineError(
             f"--tests: {printable(arguments.tests)!r}: none of the {len(modules)} test modules of "
             f"these baselines is there, as {printable(min(modules, default=''))}; name the folder "
@@ -103,7 +104,7 @@ def _left(
     lines = []
     for key, columns in file.entries.items():
         module = module_of(path, key, file)
-        gone = not _stands(tests, module)
+        gone = not has_module(tests, module)
         for column, entry in columns.items():
             if gone or version_of(column) < oldest:
                 why = f"{module} is gone" if gone else "recorded with an older torch"
@@ -111,11 +112,6 @@ def _left(
             else:
                 left.setdefault(key, {})[column] = entry
     return left, lines
-
-
-def _stands(tests: Path, module: str) -> bool:
-    # Of a name with a dot in it, nothing tells whether ``.py`` was cut off.
-    return any((tests / name).exists() for name in (module, f"{module}.py"))
 
 
 def _write(root: Path, path: str, file: StoredFile, left: dict[str, dict[str, Any]]) -> None:

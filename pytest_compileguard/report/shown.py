@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from pytest_compileguard.environment import Environment
 from pytest_compileguard.finding import Finding, SavedText
+from pytest_compileguard.findings.code_change import CHANGED, SAME
 from pytest_compileguard.findings.wording import counted, factor_text
 from pytest_compileguard.metrics import FACTS
 from pytest_compileguard.report.contract import CheckReport
@@ -80,13 +81,9 @@ def parity(check: CheckReport) -> str:
     return NOT_KNOWN if check.observed.parity == "not_checked" else check.observed.parity
 
 
-SAME_CODE = "same generated code as the baseline"
-CHANGED_CODE = "generated code changed since the baseline"
-
-
 def code_said(*, same: bool | None) -> str:
     """Say whether generated code is that of the baseline; empty where that is not known."""
-    return "" if same is None else SAME_CODE if same else CHANGED_CODE
+    return "" if same is None else SAME if same else CHANGED
 
 
 def saved_code_said(check: CheckReport, text: SavedText) -> str:

@@ -120,12 +120,13 @@ def test_equal_code_of_another_process_and_cache_is_the_same_and_other_code_is_n
                 }
             ],
         }
-        assert "Same generated code as the baseline." in Path("out.html").read_text("utf-8")
+        page = Path("out.html").read_text("utf-8")
+        assert "The generated code is the same as in the baseline." in page
 
     run = run_suite(SUITE, "--compileguard-html=out.html", library=OTHER, timing=True)
     assert causes(run) == [CHANGED]
     assert run.check["code"]["same"] is False
-    assert "Generated code changed since the baseline." in Path("out.html").read_text("utf-8")
+    assert "The generated code changed since the baseline." in Path("out.html").read_text("utf-8")
 
     make_slow(python="3.1.<b>\x1b[31m")
     run = run_suite(SUITE, "--compileguard-html=out.html", library=GOOD, timing=True)

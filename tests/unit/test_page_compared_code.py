@@ -41,25 +41,25 @@ def section(text: str) -> str:
             (graph(1, ONE), graph(2, ONE, "")),
             True,
             (
-                "Same generated code as the baseline. "
-                f"graph 1/0 (forward): same generated code as the baseline {ONE} "
-                f"graph 2/0: same generated code as the baseline {ONE}"
+                "The generated code is the same as in the baseline. "
+                f"graph 1/0 (forward): the generated code is the same as in the baseline {ONE} "
+                f"graph 2/0: the generated code is the same as in the baseline {ONE}"
             ),
         ),
         (
             (graph(1, ONE), graph(2, TWO), graph(3, None)),
             False,
             (
-                "Generated code changed since the baseline. "
-                f"graph 1/0 (forward): same generated code as the baseline {ONE} "
-                "graph 2/0 (forward): generated code changed since the baseline "
+                "The generated code changed since the baseline. "
+                f"graph 1/0 (forward): the generated code is the same as in the baseline {ONE} "
+                "graph 2/0 (forward): the generated code changed since the baseline "
                 f"{ONE}, baseline {TWO}"
             ),
         ),
         (
             (graph(1, ONE), graph(2, None)),
             None,
-            f"graph 1/0 (forward): same generated code as the baseline {ONE}",
+            f"graph 1/0 (forward): the generated code is the same as in the baseline {ONE}",
         ),
         ((graph(1, None),), None, ""),
     ),
@@ -85,9 +85,9 @@ def test_saved_code_is_marked_by_graph_and_part() -> None:
     verdict = msgspec.structs.replace(made.verdict_of("t.py::test_a"), artifacts=saved)
     text = shown(graph(1, ONE), graph(2, TWO), graph(3, None), same=False, verdict=verdict)
     assert [" ".join(s.split()) for s in re.findall(r"call 1([^<]*)</span>", text)] == [
-        ", same generated code as the baseline",
+        ", the generated code is the same as in the baseline",
         "",
-        ", generated code changed since the baseline",
+        ", the generated code changed since the baseline",
         "",
     ]
 
