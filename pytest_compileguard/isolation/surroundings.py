@@ -8,6 +8,7 @@ compared.
 from __future__ import annotations
 
 import functools
+import itertools
 import types
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -29,7 +30,8 @@ class Surroundings:
 
     def __init__(self, objects: Iterable[Any]) -> None:
         self._globals: dict[tuple[int, str], Place] = {}
-        self._classes: dict[type, None] = {}
+        self._classes: dict[type, str] = {}
+        """With the name of each in what is said, which no other has."""
         self._seen: set[int] = set()
         for value in objects:
             if isinstance(value, types.FunctionType):
@@ -52,9 +54,9 @@ class Surroundings:
 
     def _places(self) -> list[Place]:
         found = list(self._globals.values())
-        for kind in self._classes:
+        for kind, called in self._classes.items():
             found += [
-                Place(kind, name, f"{kind.__name__}.{name}")
+                Place(kind, name, f"{called}.{name}")
                 for name, value in list(vars(kind).items())
                 if not _is_special(name) and not isinstance(value, (*_CLASS_PARTS, type))
                 if not hasattr(type(value), "__get__") or isinstance(value, torch.Tensor)
@@ -65,10 +67,18 @@ class Surroundings:
         for base in kind.__mro__:
             if base in self._classes or not is_users(file_of(base)):
                 continue
-            self._classes[base] = None
+            self._classes[base] = self._free_name(base)
             for value in list(vars(base).values()):
                 for function in functions_of(value):
                     self._function(function, own=False)
+
+    def _free_name(self, kind: type) -> str:
+        """Classes of equal name would hide each other."""
+        whole = f"{kind.__module__}.{kind.__qualname__}"
+        numbered = (f"{whole} ({number})" for number in itertools.count(2))
+        taken = set(self._classes.values())
+        names = itertools.chain((kind.__name__, whole), numbered)
+        return next(name for name in names if name not in taken)
 
     def _function(self, function: types.FunctionType, *, own: bool) -> None:
         """Note the globals of a function; those of the target's own file are copied instead."""
@@ -86,6 +96,8 @@ class Surroundings:
             self._module(content, function.__code__.co_names)
             if isinstance(content, types.FunctionType):
                 self._function(content, own=own)
+            elif isinstance(content, type):
+                self._class(content)
 
     def _module(self, module: Any, names: tuple[str, ...]) -> None:
         """Note what a function takes out of a module that it uses by name."""

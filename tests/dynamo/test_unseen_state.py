@@ -315,6 +315,51 @@ def test_class_attributes_and_caches_are_left_as_one_call_leaves_them() -> None:
     assert list(CACHE) == ["mask"]
 
 
+def counter() -> Any:
+    class Counter:
+        last = 0
+
+    return Counter
+
+
+def test_classes_of_one_name_are_compared_each_by_itself() -> None:
+    first, second, third = counter(), counter(), counter()
+
+    def target(x: torch.Tensor) -> torch.Tensor:
+        first.last = wrong()
+        second.last = 1
+        third.last = 2
+        return x + 1
+
+    told = check(target, (torch.ones(3),)).told
+    assert "Counter.last after the call: compiled 1, eager 0" in told
+    assert told.count("Counter.last after") == 1
+
+
+@pytest.mark.parametrize("place", ("attribute", "container", "default", "argument"))
+def test_a_class_is_compared_wherever_it_is_held(place: str) -> None:
+    kind = counter()
+
+    class Holder(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.kind = kind
+            self.kinds = {"one": [kind]}
+
+        def forward(self, x: torch.Tensor, given: Any = None, default: Any = kind) -> torch.Tensor:
+            held = {
+                "attribute": self.kind,
+                "container": self.kinds["one"][0],
+                "default": default,
+                "argument": given,
+            }
+            held[place].last = wrong()
+            return x + 1
+
+    told = check(Holder(), (torch.ones(3), kind)).told
+    assert "Counter.last after the call: compiled 1, eager 0" in told
+
+
 def test_gradients_are_left_as_one_call_leaves_them() -> None:
     step = Step()
     told((step, [(x(),)] * 3))
