@@ -46,6 +46,8 @@ _NESTED = re.compile(r"(?:^|\.)_(?:modules|parameters|buffers)\['([^']+)'\]")
 # One line of ``dynamo_cpp_guards_str``, which draws a tree.
 _GUARD_LINE = re.compile(r"^[| ]*\+- [A-Z_]+: (.+)$")
 _COMPARED = re.compile(r"^(?:[=!<>]|is\b|$)")
+# What another input must equal is no value: torch 2.11 guards a free number by itself.
+_RELATIVE = re.compile(r"\b[LG]\[")
 _CHECK_TENSOR = re.compile(
     r"^check_tensor\((?P<name>[^,]+), (?P<type>\w+), .*\btorch\.(?P<dtype>\w+),"
     r".* requires_grad=(?P<requires_grad>\w+), size=\[(?P<size>[^\]]*)\],"
@@ -102,7 +104,8 @@ def expected_values(guards: str) -> dict[str, str]:
     for line in guards.splitlines():
         if match := _GUARD_LINE.match(line):
             failure = read_guard(match[1])
-            told = {failure.subject: failure.before} if not is_compared(failure.before) else {}
+            known = not is_compared(failure.before) and not _RELATIVE.search(failure.before)
+            told = {failure.subject: failure.before} if known else {}
             for subject, value in {**told, **_of_tensor(match[1])}.items():
                 found.setdefault(subject, value)
     return found

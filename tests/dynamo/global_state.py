@@ -62,13 +62,12 @@ def snapshot(*, random_numbers: bool = True) -> dict[str, Any]:
 
 def changes(before: dict[str, Any], after: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
     """Name what differs, with both values."""
-    pairs = {n: (before.get(n, _as_new(n)), after.get(n, _as_new(n))) for n in before | after}
+    new = {name for name in after if name.startswith("log ") and name not in before}
+    before = before | dict.fromkeys(new, (logging.NOTSET, True, False, (), ()))
+    # Modules make their logs when they are imported, with handlers if they like.
+    after = after | {name: (*after[name][:3], (), after[name][4]) for name in new}
+    pairs = {name: (before.get(name), after.get(name)) for name in before | after}
     return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
-
-
-def _as_new(name: str) -> object:
-    """Settings of a log that does not exist yet: modules make theirs when they are imported."""
-    return (logging.NOTSET, True, False, (), ()) if name.startswith("log ") else None
 
 
 def _logs() -> dict[str, Any]:
