@@ -70,6 +70,17 @@ def are_wrong(
     return eager_off <= _USABLE * count and off > _MOST * count
 
 
+def rounding_was_tried(
+    expected: torch.Tensor, reference: torch.Tensor, moved: Sequence[torch.Tensor]
+) -> bool:
+    """Whether the runs tell what rounding makes: in more digits, or from inputs that moved.
+
+    Arrays are neither widened nor moved, so what is computed from them alone is not known.
+    """
+    wider = torch.finfo(reference.dtype).eps < torch.finfo(expected.dtype).eps
+    return wider or any(not torch.equal(run, reference) for run in moved)
+
+
 def quiet_part(actual: torch.Tensor, expected: torch.Tensor, tolerance: Tolerance) -> torch.Tensor:
     """Give the compiled side's quiet numbers, and eager's in place of all others."""
     return torch.where(_quiet(expected, tolerance), actual, expected)

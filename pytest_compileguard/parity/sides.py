@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -14,13 +13,16 @@ from pytest_compileguard.observation import Mismatch, MismatchKind
 from pytest_compileguard.parity.by_design import as_eager_would
 from pytest_compileguard.parity.comparison import IncomparableError, Tolerance, compare
 from pytest_compileguard.parity.errors_raised import same_error
+from pytest_compileguard.parity.float64_runs import Float64Runs, MakeRun
 from pytest_compileguard.parity.leaves import Leaf, leaves_of
+from pytest_compileguard.parity.numbers import numbers_of
 from pytest_compileguard.parity.quiet import (
     OTHER,
     WRONG_BY_FLOAT64,
     are_hidden,
     are_wrong,
     quiet_part,
+    rounding_was_tried,
 )
 from pytest_compileguard.parity.reference import (
     acquits,
@@ -31,8 +33,6 @@ from pytest_compileguard.parity.reference import (
 from pytest_compileguard.parity.side import GRADIENT_OF, Side
 from pytest_compileguard.parity.state import ABSENT, Twins, aliases, attribute_pairs, sharing_text
 
-_MOVED_RUNS = 6
-"""A value at a jump falls on either side with even odds: all runs on one side is 1 in 32."""
 _GRAPH_USED = "backward through the graph a second time"
 
 
@@ -62,15 +62,13 @@ class SideComparison:
         *,
         call: int,
         tolerance: Tolerance,
-        reference: Callable[[int | None], Side | str],
+        reference: MakeRun,
         tf32: bool,
         epsilon: float = 0.0,
     ) -> None:
         self._call = call
         self._tolerance = tolerance
-        self._make_reference = reference
-        self._reference: Side | str | None = None
-        self._moved: list[Side] | None = None
+        self._runs = Float64Runs(reference)
         self._twins: set[int] = set()
         self._tf32 = tf32
         self._epsilon = epsilon
@@ -176,8 +174,8 @@ class SideComparison:
             return
         if found.kind == "value" and self._acquitted(path, kind, actual, expected):
             return
-        without = isinstance(self._reference, str) and found.kind == "value"
-        note = f"; no float64 reference: {self._reference}" if without else ""
+        without = self._runs.why_none is not None and found.kind == "value"
+        note = f"; no float64 reference: {self._runs.why_none}" if without else ""
         told = "kind" if found.kind == "kind" else kind
         rounding = found.rounding and not self._is_no_rounding(path, kind, actual, expected)
         self._report(path, told, found.message + note, rounding=rounding)
@@ -239,29 +237,24 @@ class SideComparison:
 
     def _quiet_numbers(self, path: str, kind: MismatchKind, actual: Any, expected: Any) -> None:
         """Look at what only the absolute tolerance excuses."""
-        if not isinstance(expected, torch.Tensor) or self._tolerance.explicit:
+        if self._tolerance.explicit:
             return
-        leaves = actual.detach(), expected.detach()
-        if not are_hidden(*leaves, self._tolerance):
+        own, eager = numbers_of(actual), numbers_of(expected)
+        if own is None or eager is None or not are_hidden(own, eager, self._tolerance):
             return
-        exact = self._exact(path, kind)
+        about = path, kind, expected
+        exact = self._runs.exact(*about)
         # Without a reference nothing tells a fault from noise: sums in which all digits cancel.
-        if exact is None or not are_wrong(*leaves, exact, (), self._tolerance):
+        if exact is None or not are_wrong(own, eager, exact, (), self._tolerance):
             return
-        if are_wrong(*leaves, exact, self._moved_leaves(path, kind), self._tolerance):
-            quiet = quiet_part(*leaves, self._tolerance)
-            found = compare(quiet, leaves[1], Tolerance(OTHER, 0.0), form=False)
+        moved = self._runs.moved(*about)
+        if not isinstance(expected, torch.Tensor) and not rounding_was_tried(eager, exact, moved):
+            return
+        if are_wrong(own, eager, exact, moved, self._tolerance):
+            quiet = quiet_part(own, eager, self._tolerance)
+            found = compare(quiet, eager, Tolerance(OTHER, 0.0), form=False)
             told = "" if found is None else f": {found.message}"
             self._report(path, kind, f"{WRONG_BY_FLOAT64}{told}")
-
-    def _exact(self, path: str, kind: MismatchKind) -> torch.Tensor | None:
-        """The leaf of the float64 run, if there is one."""
-        if self._reference is None:
-            self._reference = self._make_reference(None)
-        if isinstance(self._reference, str):
-            return None
-        exact = self._reference.leaf(path, kind)
-        return exact.detach() if isinstance(exact, torch.Tensor) else None
 
     def _acquitted(self, path: str, kind: MismatchKind, actual: Any, expected: Any) -> bool:
         """Whether rounding explains a difference, or the reference does."""
@@ -274,32 +267,25 @@ class SideComparison:
         rounded = within_precision(*leaves, tf32=tf32)
         if rounded and not is_uneven(leaves[1]):
             return True
-        exact = self._exact(path, kind)
-        if isinstance(self._reference, str):
+        exact = self._runs.exact(path, kind, expected)
+        if self._runs.why_none is not None:
             # Nothing tells what eager's own error is, so the coarsest type that it passed counts.
             return within_precision(*leaves, tf32=tf32, epsilon=self._epsilon)
         if exact is None:
             return False
         judge = partial(acquits, *leaves, exact, tf32=tf32, coarse=self._epsilon > 0)
-        acquitted = judge() or judge(self._moved_leaves(path, kind))
+        acquitted = judge() or judge(self._runs.moved(path, kind, expected))
         self.result.disputed += acquitted
         return acquitted
 
     def _is_no_rounding(self, path: str, kind: MismatchKind, actual: Any, expected: Any) -> bool:
         """Whether the float64 run, if it was made, shows that rounding is not the cause."""
-        if not isinstance(self._reference, Side) or not isinstance(expected, torch.Tensor):
+        if not self._runs.was_made or not isinstance(expected, torch.Tensor):
             return False
         if self._epsilon > 0 or (self._tf32 and expected.is_cuda):
             return False
-        exact = self._exact(path, kind)
+        exact = self._runs.exact(path, kind, expected)
         return exact is not None and is_no_rounding(actual.detach(), expected.detach(), exact)
-
-    def _moved_leaves(self, path: str, kind: MismatchKind) -> list[torch.Tensor]:
-        if self._moved is None:
-            runs = [self._make_reference(seed) for seed in range(_MOVED_RUNS)]
-            self._moved = [run for run in runs if isinstance(run, Side)]
-        found = [side.leaf(path, kind) for side in self._moved]
-        return [leaf.detach() for leaf in found if isinstance(leaf, torch.Tensor)]
 
     def _report(
         self, path: str, kind: MismatchKind, message: str, *, rounding: bool = False

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch._dynamo import graph_break
 
 from tests.dynamo.checked import check
 from tests.dynamo.test_training import train
@@ -50,6 +51,58 @@ def test_small_outputs_are_wrong_by_much_of_their_size(dtype: torch.dtype, chang
 
     assert outcome(lambda x: x.sin() * tiny, x, change) == "failed"
     assert outcome(lambda x: x.sin() * tiny, x, torch.clone) == "passed"
+
+
+def as_array(x: torch.Tensor) -> Any:
+    return x.numpy()
+
+
+def as_number(x: torch.Tensor) -> Any:
+    return x.tolist()[0]
+
+
+def as_coo(x: torch.Tensor) -> torch.Tensor:
+    graph_break()  # what is altered is what a graph gives: indices are to be no part of it
+    places = torch.arange(x.shape[0]).unsqueeze(0)
+    return torch.sparse_coo_tensor(places, x, (100,), check_invariants=True)
+
+
+def as_csr(x: torch.Tensor) -> torch.Tensor:
+    graph_break()
+    rows, columns = torch.tensor([0, x.shape[0]]), torch.arange(x.shape[0])
+    return torch.sparse_csr_tensor(rows, columns, x, (1, 100), check_invariants=True)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse .* tensor support is in beta state")
+@pytest.mark.parametrize("dtype", (torch.float32, torch.complex64))
+@pytest.mark.parametrize("form", (as_array, as_number, as_coo, as_csr))
+def test_small_outputs_of_other_forms_are_wrong(
+    form: Callable[[torch.Tensor], Any], dtype: torch.dtype
+) -> None:
+    def target(x: torch.Tensor) -> Any:
+        return form(x.sin() * 1e-8)
+
+    def wrong(out: torch.Tensor) -> torch.Tensor:
+        return -out if out.is_floating_point() or out.is_complex() else out
+
+    x = torch.randn(64).to(dtype)
+    assert outcome(target, x, wrong) == "failed"
+    assert outcome(target, x, torch.clone) == "passed"
+
+
+@pytest.mark.parametrize("form", (as_array, as_number))
+def test_rounding_of_other_forms_is_no_fault(form: Callable[[torch.Tensor], Any]) -> None:
+    """Nor is it where arrays that are passed in leave no way to tell it."""
+
+    def cancels(x: Any) -> Any:
+        out = (x + 3.7) - x - 3.7
+        return form(out) if isinstance(out, torch.Tensor) else out
+
+    x = torch.randn(64, dtype=torch.float64)
+    assert outcome(cancels, x, negated) == "passed"
+    assert outcome(cancels, x.float(), negated) == "passed"
+    array: Any = x.numpy()
+    assert outcome(cancels, array, negated) == "passed"
 
 
 def test_small_gradients_are_wrong_by_much_of_their_size() -> None:

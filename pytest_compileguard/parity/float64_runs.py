@@ -1,0 +1,58 @@
+"""The float64 runs of a call, each made when it is first asked for.
+
+They settle what a tolerance can't: one run in float64, and some from inputs that rounding moved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from pytest_compileguard.observation import MismatchKind
+from pytest_compileguard.parity.numbers import numbers_of, same_places
+from pytest_compileguard.parity.side import Side
+
+MakeRun = Callable[[int | None], Side | str]
+"""Makes a run in float64, or says why there is none; with a seed, from inputs that moved."""
+
+_MOVED_RUNS = 6
+"""A value at a jump falls on either side with even odds: all runs on one side is 1 in 32."""
+
+
+class Float64Runs:
+    """The runs of one call."""
+
+    def __init__(self, make: MakeRun) -> None:
+        self._make = make
+        self._exact: Side | str | None = None
+        self._moved: list[Side] | None = None
+
+    @property
+    def why_none(self) -> str | None:
+        """Why there is no run, if one was asked for and can't be made."""
+        return self._exact if isinstance(self._exact, str) else None
+
+    @property
+    def was_made(self) -> bool:
+        return isinstance(self._exact, Side)
+
+    def exact(self, path: str, kind: MismatchKind, like: Any) -> torch.Tensor | None:
+        """The numbers of a leaf in float64, if there are any in the places of ``like``."""
+        if self._exact is None:
+            self._exact = self._make(None)
+        return None if isinstance(self._exact, str) else _numbers(self._exact, path, kind, like)
+
+    def moved(self, path: str, kind: MismatchKind, like: Any) -> list[torch.Tensor]:
+        """The same from inputs that rounding moved."""
+        if self._moved is None:
+            runs = [self._make(seed) for seed in range(_MOVED_RUNS)]
+            self._moved = [run for run in runs if isinstance(run, Side)]
+        found = [_numbers(side, path, kind, like) for side in self._moved]
+        return [numbers for numbers in found if numbers is not None]
+
+
+def _numbers(side: Side, path: str, kind: MismatchKind, like: Any) -> torch.Tensor | None:
+    value = side.leaf(path, kind)
+    return numbers_of(value) if same_places(value, like) else None

@@ -1,0 +1,58 @@
+"""The numbers that a leaf holds, as one tensor, whatever form it has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from pytest_compileguard.parity.state import is_array
+
+_COMPRESSED_ROWS = (torch.sparse_csr, torch.sparse_bsr)
+_COMPRESSED_COLUMNS = (torch.sparse_csc, torch.sparse_bsc)
+
+
+def numbers_of(value: Any) -> torch.Tensor | None:
+    """Give the numbers of a tensor, an array or a float of Python; of a sparse one, the stored."""
+    if isinstance(value, torch.Tensor):
+        return _stored(value.detach())
+    if is_array(value):
+        return _of_array(value)
+    if isinstance(value, float | complex):
+        wide = torch.float64 if isinstance(value, float) else torch.complex128
+        return torch.tensor(value, dtype=wide)
+    return None
+
+
+def same_places(value: Any, other: Any) -> bool:
+    """Whether two leaves have their numbers in the same places, as sparse ones need not."""
+    if not isinstance(value, torch.Tensor) or not isinstance(other, torch.Tensor):
+        return type(value) is type(other)
+    if value.layout != other.layout:
+        return False
+    return all(map(torch.equal, _places(value.detach()), _places(other.detach())))
+
+
+def _of_array(array: Any) -> torch.Tensor | None:
+    try:
+        return torch.as_tensor(array.copy())
+    except TypeError:  # torch has no such dtype
+        return None
+
+
+def _stored(tensor: torch.Tensor) -> torch.Tensor:
+    if tensor.layout == torch.sparse_coo:
+        return tensor.coalesce().values()
+    if tensor.layout in (*_COMPRESSED_ROWS, *_COMPRESSED_COLUMNS):
+        return tensor.values()
+    return tensor
+
+
+def _places(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    if tensor.layout == torch.sparse_coo:
+        return (tensor.coalesce().indices(),)
+    if tensor.layout in _COMPRESSED_ROWS:
+        return tensor.crow_indices(), tensor.col_indices()
+    if tensor.layout in _COMPRESSED_COLUMNS:
+        return tensor.ccol_indices(), tensor.row_indices()
+    return ()
