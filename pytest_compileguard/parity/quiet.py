@@ -20,14 +20,14 @@ import torch
 from pytest_compileguard.isolation.storages import is_plain
 from pytest_compileguard.parity.comparison import Tolerance, gap_dtype, pieces
 
-WRONG_BY_FLOAT64 = "wrong by float64, and too small for the absolute tolerance"
+WRONG_BY_FLOAT64 = "wrong by float64, and too small for the tolerance"
 OTHER = 0.3
 """Relative difference from which on a quiet number is another one."""
 _TOLERANCES = 100.0
-_PART_OF_LEAF = 0.05
+PART_OF_LEAF = 0.05
 """Part of the numbers that are not 0 from which on the quiet ones are judged."""
-_MOST = 0.5
-_USABLE = 0.1
+MOST = 0.5
+USABLE = 0.1
 """If more of eager's numbers than this are off from float64, rounding made them."""
 
 
@@ -40,7 +40,7 @@ def are_hidden(actual: torch.Tensor, expected: torch.Tensor, tolerance: Toleranc
         quiet = _quiet(e, tolerance)
         count += int(quiet.count_nonzero())
         off += _count_off(_gap(a, e)[quiet], e[quiet])
-    return off > _MOST * count
+    return off > MOST * count
 
 
 def are_wrong(
@@ -67,7 +67,7 @@ def are_wrong(
         count += int(quiet.count_nonzero())
         off += _count_off(error, size)
         eager_off += _count_off(_gap(e, exact)[quiet], size)
-    return eager_off <= _USABLE * count and off > _MOST * count
+    return eager_off <= USABLE * count and off > MOST * count
 
 
 def rounding_was_tried(
@@ -100,7 +100,7 @@ def _holds_quiet(expected: torch.Tensor, tolerance: Tolerance) -> bool:
     for e, _ in pieces(expected, expected):
         found += int(_quiet(e, tolerance).count_nonzero())
         counted += int(e.count_nonzero())
-    return found > _PART_OF_LEAF * counted
+    return found > PART_OF_LEAF * counted
 
 
 def _quiet(expected: torch.Tensor, tolerance: Tolerance) -> torch.Tensor:

@@ -71,7 +71,7 @@ def run_side(
     except Exception as raised:  # noqa: BLE001  # compared with what the other side raises
         error = raised
     outputs = [] if error else leaves_of(value, "output", objects=True)
-    arguments = _argument_leaves(args, kwargs, names)
+    arguments = argument_leaves(args, kwargs, names)
     state = mirror.state()
     known = [(p, t) for p, t in state.values() if isinstance(t, torch.Tensor)]
     met = [*tensors_of(outputs), *tensors_of(arguments), *leaves, *known, *new_tensors(state)]
@@ -98,9 +98,10 @@ def run_side(
     )
 
 
-def _argument_leaves(
+def argument_leaves(
     args: tuple[Any, ...], kwargs: dict[str, Any], names: tuple[str, ...]
 ) -> list[Leaf]:
+    """Take the arguments apart; ``names`` are those of the positional ones."""
     named = [*zip(names, args, strict=True), *kwargs.items()]
     return [leaf for name, value in named for leaf in leaves_of(value, name)]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -13,17 +14,9 @@ from pytest_compileguard.observation import Mismatch, MismatchKind
 from pytest_compileguard.parity.by_design import as_eager_would
 from pytest_compileguard.parity.comparison import IncomparableError, Tolerance, compare
 from pytest_compileguard.parity.errors_raised import same_error
+from pytest_compileguard.parity.excused import Compared, excused_fault
 from pytest_compileguard.parity.float64_runs import Float64Runs, MakeRun
 from pytest_compileguard.parity.leaves import Leaf, leaves_of
-from pytest_compileguard.parity.numbers import numbers_of
-from pytest_compileguard.parity.quiet import (
-    OTHER,
-    WRONG_BY_FLOAT64,
-    are_hidden,
-    are_wrong,
-    quiet_part,
-    rounding_was_tried,
-)
 from pytest_compileguard.parity.reference import (
     acquits,
     is_no_rounding,
@@ -54,6 +47,7 @@ class SideComparison:
 
     ``reference`` makes the float64 run, or says why there is none; it is called only
     when a leaf is disputed. With a seed, it makes the run from inputs that rounding moved.
+    ``before`` gives the tensors that the call met as they were, by path.
     ``epsilon`` is the unit of the coarsest type that the call computes in, 0 if it is unknown.
     """
 
@@ -63,12 +57,15 @@ class SideComparison:
         call: int,
         tolerance: Tolerance,
         reference: MakeRun,
+        before: Callable[[], dict[str, torch.Tensor]],
         tf32: bool,
         epsilon: float = 0.0,
     ) -> None:
         self._call = call
         self._tolerance = tolerance
         self._runs = Float64Runs(reference)
+        self._before = before
+        self._held: dict[str, torch.Tensor] | None = None
         self._twins: set[int] = set()
         self._tf32 = tf32
         self._epsilon = epsilon
@@ -170,7 +167,7 @@ class SideComparison:
             return
         self.result.leaves += 1
         if found is None:
-            self._quiet_numbers(path, kind, actual, expected)
+            self._excused(path, kind, actual, expected)
             return
         if found.kind == "value" and self._acquitted(path, kind, actual, expected):
             return
@@ -235,26 +232,18 @@ class SideComparison:
                 continue  # AOTAutograd gives zeros where eager sees no path
             self._leaf(f"{GRADIENT_OF}{path}", found.get(path), expected, "gradient", form=False)
 
-    def _quiet_numbers(self, path: str, kind: MismatchKind, actual: Any, expected: Any) -> None:
-        """Look at what only the absolute tolerance excuses."""
+    def _excused(self, path: str, kind: MismatchKind, actual: Any, expected: Any) -> None:
+        """Look at what the tolerance excuses, unless the test itself gave one."""
         if self._tolerance.explicit:
             return
-        own, eager = numbers_of(actual), numbers_of(expected)
-        if own is None or eager is None or not are_hidden(own, eager, self._tolerance):
-            return
-        about = path, kind, expected
-        exact = self._runs.exact(*about)
-        # Without a reference nothing tells a fault from noise: sums in which all digits cancel.
-        if exact is None or not are_wrong(own, eager, exact, (), self._tolerance):
-            return
-        moved = self._runs.moved(*about)
-        if not isinstance(expected, torch.Tensor) and not rounding_was_tried(eager, exact, moved):
-            return
-        if are_wrong(own, eager, exact, moved, self._tolerance):
-            quiet = quiet_part(own, eager, self._tolerance)
-            found = compare(quiet, eager, Tolerance(OTHER, 0.0), form=False)
-            told = "" if found is None else f": {found.message}"
-            self._report(path, kind, f"{WRONG_BY_FLOAT64}{told}")
+        before = None
+        if kind == "mutation" and isinstance(expected, torch.Tensor):
+            self._held = self._before() if self._held is None else self._held
+            before = self._held.get(path)
+        leaf = Compared(path, kind, actual, expected, before)
+        fault = excused_fault(leaf, self._tolerance, self._runs)
+        if fault is not None:
+            self._report(path, kind, fault)
 
     def _acquitted(self, path: str, kind: MismatchKind, actual: Any, expected: Any) -> bool:
         """Whether rounding explains a difference, or the reference does."""

@@ -17,14 +17,15 @@ from pytest_compileguard.isolation.ambient import Ambient
 from pytest_compileguard.isolation.mirror import Mirror
 from pytest_compileguard.isolation.quiet import silenced
 from pytest_compileguard.isolation.surroundings import Scene
+from pytest_compileguard.isolation.tensors import is_leaf
 from pytest_compileguard.isolation.widening import Widening
 from pytest_compileguard.observation import Mismatch
 from pytest_compileguard.parity.comparison import IncomparableError, Tolerance, compare
 from pytest_compileguard.parity.draws import Draw, Recording, Replaying, UnrepeatableError
 from pytest_compileguard.parity.gradients import Cotangents, NamedTensor
-from pytest_compileguard.parity.leaves import leaves_of
+from pytest_compileguard.parity.leaves import leaves_of, tensors_of
 from pytest_compileguard.parity.reference import within_precision
-from pytest_compileguard.parity.side import Side, run_side
+from pytest_compileguard.parity.side import Side, argument_leaves, run_side
 from pytest_compileguard.parity.sides import CallParity, SideComparison
 from pytest_compileguard.training_step import CompiledStep, TrainingStep
 
@@ -43,6 +44,15 @@ class Prepared:
 
     def run(self, cotangents: Cotangents | None = None) -> Side:
         return run_side(self.target, self.mirror, self.copies, self.names, cotangents)
+
+    def held(self) -> dict[str, torch.Tensor]:
+        """What its tensors hold now, and their gradients, by path."""
+        args, kwargs, _ = self.copies
+        arguments = tensors_of(argument_leaves(args, kwargs, self.names))
+        state = [(p, t) for p, t in self.mirror.state().values() if isinstance(t, torch.Tensor)]
+        found = dict([*state, *arguments])
+        grads = {f"{p}.grad": t.grad for p, t in found.items() if is_leaf(t)}
+        return {p: t for p, t in grads.items() if t is not None} | found
 
     def __call__(self) -> object:
         args, kwargs, _ = self.copies
@@ -101,6 +111,7 @@ class ComparedCall:
             call=self.index,
             tolerance=self.tolerance,
             reference=self.in_float64,
+            before=self.snapshot.held,
             tf32=self.tf32,
             epsilon=self.epsilon,
         )

@@ -69,6 +69,7 @@ class OtherImplementation:
             call=call.index,
             tolerance=call.tolerance,
             reference=lambda seed: call.in_float64(seed, self.reference),
+            before=call.snapshot.held,
             tf32=call.tf32,
             epsilon=call.epsilon,
         )

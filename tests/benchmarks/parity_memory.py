@@ -59,7 +59,11 @@ def compare_leaves(device: str, change: float) -> dict[str, float]:
     eager = [torch.rand(_LEAF_ELEMENTS // 64, 64, device=device) + 10 for _ in range(_LEAVES)]
     compiled = [leaf * (1 + change) for leaf in eager]
     comparison = SideComparison(
-        call=0, tolerance=Tolerance(None, None), reference=lambda _: "none here", tf32=False
+        call=0,
+        tolerance=Tolerance(None, None),
+        reference=lambda _: "none here",
+        before=dict,
+        tf32=False,
     )
     # What is loaded at the first use is no cost of a leaf.
     torch.testing.assert_close(torch.ones(2), torch.ones(2) + 1e-9)
