@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 import torch
 
-from pytest_compileguard.observation import MismatchKind
 from pytest_compileguard.parity.changes import (
     Change,
     change_is_hidden,
@@ -14,7 +13,7 @@ from pytest_compileguard.parity.changes import (
     small_changes,
 )
 from pytest_compileguard.parity.comparison import Tolerance, compare
-from pytest_compileguard.parity.float64_runs import Float64Runs
+from pytest_compileguard.parity.float64_runs import About, Float64Runs
 from pytest_compileguard.parity.numbers import numbers_of
 from pytest_compileguard.parity.quiet import (
     OTHER,
@@ -31,8 +30,7 @@ _OF_CHANGE = "the change that the call makes is "
 class Compared(NamedTuple):
     """A leaf whose two sides agree within the tolerance."""
 
-    path: str
-    kind: MismatchKind
+    about: About
     actual: Any
     expected: Any
     before: torch.Tensor | None
@@ -59,12 +57,11 @@ def _quiet_fault(
     """Look at what only the absolute tolerance excuses."""
     if not are_hidden(actual, expected, tolerance):
         return None
-    about = leaf.path, leaf.kind, leaf.expected
-    exact = runs.exact(*about)
+    exact = runs.exact(leaf.about, leaf.expected)
     # Without a reference nothing tells a fault from noise: sums in which all digits cancel.
     if exact is None or not are_wrong(actual, expected, exact, (), tolerance):
         return None
-    moved, tensor = runs.moved(*about), isinstance(leaf.expected, torch.Tensor)
+    moved, tensor = runs.moved(leaf.about, leaf.expected), isinstance(leaf.expected, torch.Tensor)
     if not tensor and not rounding_was_tried(expected, exact, moved):
         return None
     if not are_wrong(actual, expected, exact, moved, tolerance):
@@ -85,11 +82,10 @@ def _changed_fault(
     change = Change(actual, expected, leaf.before.detach())
     if not change_is_hidden(change, tolerance):
         return None
-    about = leaf.path, leaf.kind, leaf.expected
-    exact = runs.exact(*about)
+    exact = runs.exact(leaf.about, leaf.expected)
     if exact is None or not change_is_wrong(change, exact, (), tolerance):
         return None
-    if not change_is_wrong(change, exact, runs.moved(*about), tolerance):
+    if not change_is_wrong(change, exact, runs.moved(leaf.about, leaf.expected), tolerance):
         return None
     return _OF_CHANGE + WRONG_BY_FLOAT64 + _told(*small_changes(change, tolerance))
 

@@ -6,19 +6,27 @@ They settle what a tolerance can't: one run in float64, and some from inputs tha
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from pytest_compileguard.observation import MismatchKind
 from pytest_compileguard.parity.numbers import numbers_of, same_places
-from pytest_compileguard.parity.side import Side
+from pytest_compileguard.parity.side import Place, Side
 
 MakeRun = Callable[[int | None], Side | str]
 """Makes a run in float64, or says why there is none; with a seed, from inputs that moved."""
 
 _MOVED_RUNS = 6
 """A value at a jump falls on either side with even odds: all runs on one side is 1 in 32."""
+
+
+class About(NamedTuple):
+    """Which leaf is compared."""
+
+    path: str
+    place: Place
+    kind: MismatchKind
 
 
 class Float64Runs:
@@ -28,6 +36,7 @@ class Float64Runs:
         self._make = make
         self._exact: Side | str | None = None
         self._moved: list[Side] | None = None
+        self._leaves: dict[tuple[int, Place], dict[str, Any]] = {}
 
     @property
     def why_none(self) -> str | None:
@@ -38,21 +47,23 @@ class Float64Runs:
     def was_made(self) -> bool:
         return isinstance(self._exact, Side)
 
-    def exact(self, path: str, kind: MismatchKind, like: Any) -> torch.Tensor | None:
+    def exact(self, about: About, like: Any) -> torch.Tensor | None:
         """The numbers of a leaf in float64, if there are any in the places of ``like``."""
         if self._exact is None:
             self._exact = self._make(None)
-        return None if isinstance(self._exact, str) else _numbers(self._exact, path, kind, like)
+        return None if isinstance(self._exact, str) else self._numbers(self._exact, about, like)
 
-    def moved(self, path: str, kind: MismatchKind, like: Any) -> list[torch.Tensor]:
+    def moved(self, about: About, like: Any) -> list[torch.Tensor]:
         """The same from inputs that rounding moved."""
         if self._moved is None:
             runs = [self._make(seed) for seed in range(_MOVED_RUNS)]
             self._moved = [run for run in runs if isinstance(run, Side)]
-        found = [_numbers(side, path, kind, like) for side in self._moved]
+        found = [self._numbers(side, about, like) for side in self._moved]
         return [numbers for numbers in found if numbers is not None]
 
-
-def _numbers(side: Side, path: str, kind: MismatchKind, like: Any) -> torch.Tensor | None:
-    value = side.leaf(path, kind)
-    return numbers_of(value) if same_places(value, like) else None
+    def _numbers(self, side: Side, about: About, like: Any) -> torch.Tensor | None:
+        key = id(side), about.place
+        if key not in self._leaves:
+            self._leaves[key] = side.leaves(about.place)
+        value = self._leaves[key].get(about.path)
+        return numbers_of(value) if same_places(value, like) else None

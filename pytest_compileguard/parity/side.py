@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
 import torch
 
 from pytest_compileguard.isolation.mirror import Mirror
 from pytest_compileguard.isolation.tensors import is_leaf
-from pytest_compileguard.observation import MismatchKind
 from pytest_compileguard.parity.gradients import (
     Cotangents,
     NamedTensor,
@@ -18,11 +17,17 @@ from pytest_compileguard.parity.gradients import (
     make_cotangents,
 )
 from pytest_compileguard.parity.leaves import Leaf, leaves_of, tensors_of
-from pytest_compileguard.parity.state import new_tensors
+from pytest_compileguard.parity.state import bound_leaves, new_tensors
 
 _SEED = 0x5EED
 GRADIENT_OF = "gradient of "
 """How the path of a gradient begins."""
+GRAD = ".grad"
+"""How the path of what stands in it ends."""
+Place = Literal["result", "gradient", "bound", "met", "accumulated", "outside"]
+"""Where a leaf is: among outputs and arguments, among the gradients of a call, bound to a name now,
+met by the call under a name, in ``.grad``, or outside of what a side keeps."""
+PLACES: tuple[Place, ...] = get_args(Place)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,15 +44,28 @@ class Side:
     accumulated: list[tuple[str, torch.Tensor | None]]
     """What stood in ``.grad`` when the call was through, by path."""
 
-    def leaf(self, path: str, kind: MismatchKind) -> Any:
-        """Look up what a mismatch of this path and kind is about; ``None`` if it is not there."""
-        if kind == "gradient":
-            return dict(self.gradients).get(path.removeprefix(GRADIENT_OF))
-        found = dict(self.state.values())
-        found |= {leaf.path: leaf.value for leaf in [*self.outputs, *self.arguments]}
-        if path.endswith(".grad") and path not in found:
-            return dict(self.accumulated).get(path.removesuffix(".grad"))
-        return found.get(path)
+    def leaves(self, place: Place) -> dict[str, Any]:
+        """What stands in a place, by path: one path may mean another value in each place."""
+        match place:
+            case "result":
+                return {leaf.path: leaf.value for leaf in [*self.arguments, *self.outputs]}
+            case "gradient":
+                return {f"{GRADIENT_OF}{path}": gradient for path, gradient in self.gradients}
+            case "met":
+                return dict(self.state.values())
+            case "bound":
+                return bound_leaves(self.state)
+            case "accumulated":
+                return {f"{path}{GRAD}": gradient for path, gradient in self.accumulated}
+            case "outside":
+                return {}
+
+    def leaf(self, path: str) -> Any:
+        """Look up what a mismatch of this path is about; ``None`` if it is not there."""
+        for place in PLACES:
+            if path in (found := self.leaves(place)):
+                return found[path]
+        return None
 
     def tensors(self) -> list[NamedTensor]:
         """All that the call gave, was given, met, and keeps."""

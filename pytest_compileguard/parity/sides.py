@@ -15,7 +15,7 @@ from pytest_compileguard.parity.by_design import as_eager_would
 from pytest_compileguard.parity.comparison import IncomparableError, Tolerance, compare
 from pytest_compileguard.parity.errors_raised import same_error
 from pytest_compileguard.parity.excused import Compared, excused_fault
-from pytest_compileguard.parity.float64_runs import Float64Runs, MakeRun
+from pytest_compileguard.parity.float64_runs import About, Float64Runs, MakeRun
 from pytest_compileguard.parity.leaves import Leaf, leaves_of
 from pytest_compileguard.parity.reference import (
     acquits,
@@ -23,7 +23,7 @@ from pytest_compileguard.parity.reference import (
     is_uneven,
     within_precision,
 )
-from pytest_compileguard.parity.side import GRADIENT_OF, Side
+from pytest_compileguard.parity.side import GRAD, GRADIENT_OF, Place, Side
 from pytest_compileguard.parity.state import ABSENT, Twins, aliases, attribute_pairs, sharing_text
 
 _GRAPH_USED = "backward through the graph a second time"
@@ -47,7 +47,7 @@ class SideComparison:
 
     ``reference`` makes the float64 run, or says why there is none; it is called only
     when a leaf is disputed. With a seed, it makes the run from inputs that rounding moved.
-    ``before`` gives the tensors that the call met as they were, by path.
+    ``before`` gives what stood in a place before the call, by path.
     ``epsilon`` is the unit of the coarsest type that the call computes in, 0 if it is unknown.
     """
 
@@ -57,7 +57,7 @@ class SideComparison:
         call: int,
         tolerance: Tolerance,
         reference: MakeRun,
-        before: Callable[[], dict[str, torch.Tensor]],
+        before: Callable[[Place], dict[str, Any]],
         tf32: bool,
         epsilon: float = 0.0,
     ) -> None:
@@ -65,7 +65,7 @@ class SideComparison:
         self._tolerance = tolerance
         self._runs = Float64Runs(reference)
         self._before = before
-        self._held: dict[str, torch.Tensor] | None = None
+        self._held: dict[Place, dict[str, Any]] = {}
         self._twins: set[int] = set()
         self._tf32 = tf32
         self._epsilon = epsilon
@@ -80,11 +80,11 @@ class SideComparison:
         self._twins = {id(twin) for twin in objects}
         if not raised and self._paths(eager.outputs, compiled.outputs):
             before = self.result.leaves
-            self._leaves(eager.outputs, compiled.outputs, "value", form=True)
+            self._leaves(eager.outputs, compiled.outputs, "result", "value", form=True)
             self.result.blind = bool(eager.outputs) and self.result.leaves == before
             self._aliasing(eager, compiled)
         if self._paths(eager.arguments, compiled.arguments):
-            self._leaves(eager.arguments, compiled.arguments, "mutation", form=False)
+            self._leaves(eager.arguments, compiled.arguments, "result")
         self._accumulated(eager, compiled)
         self._state(eager, compiled)
         if not raised:
@@ -97,9 +97,9 @@ class SideComparison:
         if raised:
             return self.result
         if self._paths(other.outputs, compiled.outputs):
-            self._leaves(other.outputs, compiled.outputs, "value", form=False)
+            self._leaves(other.outputs, compiled.outputs, "result", "value")
         if self._paths(other.arguments, compiled.arguments):
-            self._leaves(other.arguments, compiled.arguments, "mutation", form=False)
+            self._leaves(other.arguments, compiled.arguments, "result")
         known = {path for path, _ in compiled.gradients}
         for path in [path for path, _ in other.gradients if path not in known]:
             self.result.unchecked[f"gradient of {path} of the reference: not in the target"] = None
@@ -119,7 +119,7 @@ class SideComparison:
                 leaves_of(compiled[path], path, objects=True),
             )
             if self._paths(*pair):
-                self._leaves(*pair, "mutation", form=False)
+                self._leaves(*pair, "outside")
 
     def report_random_state(self) -> None:
         """Say that the two sides left torch's generators in different states."""
@@ -145,14 +145,20 @@ class SideComparison:
         return False
 
     def _leaves(
-        self, eager: list[Leaf], compiled: list[Leaf], kind: MismatchKind, *, form: bool
+        self,
+        eager: list[Leaf],
+        compiled: list[Leaf],
+        place: Place,
+        kind: MismatchKind = "mutation",
+        *,
+        form: bool = False,
     ) -> None:
         for expected, actual in zip(eager, compiled, strict=True):
-            self._leaf(expected.path, actual.value, expected.value, kind, form=form)
+            about = About(expected.path, place, kind)
+            self._leaf(about, actual.value, expected.value, form=form)
 
-    def _leaf(
-        self, path: str, actual: Any, expected: Any, kind: MismatchKind, *, form: bool
-    ) -> None:
+    def _leaf(self, about: About, actual: Any, expected: Any, *, form: bool = False) -> None:
+        path, _, kind = about
         if id(expected) in self._twins and type(actual) is type(expected):
             return  # its tensors and attributes are state
         if kind == "mutation" and callable(expected) and callable(actual):
@@ -167,14 +173,14 @@ class SideComparison:
             return
         self.result.leaves += 1
         if found is None:
-            self._excused(path, kind, actual, expected)
+            self._excused(about, actual, expected)
             return
-        if found.kind == "value" and self._acquitted(path, kind, actual, expected):
+        if found.kind == "value" and self._acquitted(about, actual, expected):
             return
         without = self._runs.why_none is not None and found.kind == "value"
         note = f"; no float64 reference: {self._runs.why_none}" if without else ""
         told = "kind" if found.kind == "kind" else kind
-        rounding = found.rounding and not self._is_no_rounding(path, kind, actual, expected)
+        rounding = found.rounding and not self._is_no_rounding(about, actual, expected)
         self._report(path, told, found.message + note, rounding=rounding)
 
     def _aliasing(self, eager: Side, compiled: Side) -> None:
@@ -191,7 +197,7 @@ class SideComparison:
                 continue
             actual = compiled.state[key][1]
             if isinstance(expected, torch.Tensor):
-                self._leaf(path, actual, expected, "mutation", form=False)
+                self._leaf(About(path, "met", "mutation"), actual, expected)
             else:
                 for name, a, e in attribute_pairs(actual, expected, twins):
                     place = f"{path}{name}".lstrip(".")
@@ -202,7 +208,7 @@ class SideComparison:
                         continue
                     pair = leaves_of(e, place, objects=True), leaves_of(a, place, objects=True)
                     if self._paths(*pair):
-                        self._leaves(*pair, "mutation", form=False)
+                        self._leaves(*pair, "bound")
 
     def _accumulated(self, eager: Side, compiled: Side) -> None:
         """Compare what a backward pass inside of the call left in ``.grad``."""
@@ -210,8 +216,8 @@ class SideComparison:
         for path, expected in eager.accumulated:
             if expected is not None or left.get(path) is not None:
                 self.result.gradients += 1
-                place = f"{path}.grad"
-                self._leaf(place, left.get(path), expected, "mutation", form=False)
+                about = About(f"{path}{GRAD}", "accumulated", "mutation")
+                self._leaf(about, left.get(path), expected)
 
     def _gradients(self, eager: Side, compiled: Side) -> None:
         if eager.gradient_error is not None:
@@ -230,22 +236,28 @@ class SideComparison:
             self.result.gradients += 1
             if expected is None and _is_zero(found.get(path)):
                 continue  # AOTAutograd gives zeros where eager sees no path
-            self._leaf(f"{GRADIENT_OF}{path}", found.get(path), expected, "gradient", form=False)
+            about = About(f"{GRADIENT_OF}{path}", "gradient", "gradient")
+            self._leaf(about, found.get(path), expected)
 
-    def _excused(self, path: str, kind: MismatchKind, actual: Any, expected: Any) -> None:
+    def _excused(self, about: About, actual: Any, expected: Any) -> None:
         """Look at what the tolerance excuses, unless the test itself gave one."""
         if self._tolerance.explicit:
             return
         before = None
-        if kind == "mutation" and isinstance(expected, torch.Tensor):
-            self._held = self._before() if self._held is None else self._held
-            before = self._held.get(path)
-        leaf = Compared(path, kind, actual, expected, before)
+        if about.kind == "mutation" and isinstance(expected, torch.Tensor):
+            before = self._held_before(about)
+        leaf = Compared(about, actual, expected, before)
         fault = excused_fault(leaf, self._tolerance, self._runs)
         if fault is not None:
-            self._report(path, kind, fault)
+            self._report(about.path, about.kind, fault)
 
-    def _acquitted(self, path: str, kind: MismatchKind, actual: Any, expected: Any) -> bool:
+    def _held_before(self, about: About) -> torch.Tensor | None:
+        if about.place not in self._held:
+            self._held[about.place] = self._before(about.place)
+        held = self._held[about.place].get(about.path)
+        return held if isinstance(held, torch.Tensor) else None
+
+    def _acquitted(self, about: About, actual: Any, expected: Any) -> bool:
         """Whether rounding explains a difference, or the reference does."""
         if not isinstance(expected, torch.Tensor) or expected.layout != torch.strided:
             return False
@@ -256,24 +268,24 @@ class SideComparison:
         rounded = within_precision(*leaves, tf32=tf32)
         if rounded and not is_uneven(leaves[1]):
             return True
-        exact = self._runs.exact(path, kind, expected)
+        exact = self._runs.exact(about, expected)
         if self._runs.why_none is not None:
             # Nothing tells what eager's own error is, so the coarsest type that it passed counts.
             return within_precision(*leaves, tf32=tf32, epsilon=self._epsilon)
         if exact is None:
             return False
         judge = partial(acquits, *leaves, exact, tf32=tf32, coarse=self._epsilon > 0)
-        acquitted = judge() or judge(self._runs.moved(path, kind, expected))
+        acquitted = judge() or judge(self._runs.moved(about, expected))
         self.result.disputed += acquitted
         return acquitted
 
-    def _is_no_rounding(self, path: str, kind: MismatchKind, actual: Any, expected: Any) -> bool:
+    def _is_no_rounding(self, about: About, actual: Any, expected: Any) -> bool:
         """Whether the float64 run, if it was made, shows that rounding is not the cause."""
         if not self._runs.was_made or not isinstance(expected, torch.Tensor):
             return False
         if self._epsilon > 0 or (self._tf32 and expected.is_cuda):
             return False
-        exact = self._runs.exact(path, kind, expected)
+        exact = self._runs.exact(about, expected)
         return exact is not None and is_no_rounding(actual.detach(), expected.detach(), exact)
 
     def _report(

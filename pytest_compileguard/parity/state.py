@@ -89,6 +89,22 @@ def new_tensors(state: State) -> Iterator[NamedTensor]:
                 yield from ((p, t) for p, t in tensors_of(leaves) if id(t) not in known)
 
 
+def bound_leaves(state: State) -> dict[str, Any]:
+    """What attributes, items and variables hold now, taken apart, by path.
+
+    A call may have bound them to something new: then that is not what it met under the name.
+    """
+    paths = {id(twin): path for path, twin in state.values() if isinstance(twin, torch.Tensor)}
+    return {
+        leaf.path: leaf.value
+        for path, twin in state.values()
+        if not isinstance(twin, torch.Tensor)
+        for name, part in _parts(twin, paths).items()
+        if _is_compared(part)
+        for leaf in leaves_of(part, f"{path}{name}".lstrip("."), objects=True)
+    }
+
+
 class Twins:
     """Which objects of both sides stand for one original."""
 

@@ -25,8 +25,9 @@ from pytest_compileguard.parity.draws import Draw, Recording, Replaying, Unrepea
 from pytest_compileguard.parity.gradients import Cotangents, NamedTensor
 from pytest_compileguard.parity.leaves import leaves_of, tensors_of
 from pytest_compileguard.parity.reference import within_precision
-from pytest_compileguard.parity.side import Side, argument_leaves, run_side
+from pytest_compileguard.parity.side import GRAD, Place, Side, argument_leaves, run_side
 from pytest_compileguard.parity.sides import CallParity, SideComparison
+from pytest_compileguard.parity.state import bound_leaves
 from pytest_compileguard.training_step import CompiledStep, TrainingStep
 
 Copies = tuple[tuple[Any, ...], dict[str, Any], list[NamedTensor]]
@@ -45,14 +46,22 @@ class Prepared:
     def run(self, cotangents: Cotangents | None = None) -> Side:
         return run_side(self.target, self.mirror, self.copies, self.names, cotangents)
 
-    def held(self) -> dict[str, torch.Tensor]:
-        """What its tensors hold now, and their gradients, by path."""
+    def held(self, place: Place) -> dict[str, Any]:
+        """What stands in a place before the call, by path."""
         args, kwargs, _ = self.copies
-        arguments = tensors_of(argument_leaves(args, kwargs, self.names))
-        state = [(p, t) for p, t in self.mirror.state().values() if isinstance(t, torch.Tensor)]
-        found = dict([*state, *arguments])
-        grads = {f"{p}.grad": t.grad for p, t in found.items() if is_leaf(t)}
-        return {p: t for p, t in grads.items() if t is not None} | found
+        arguments, state = argument_leaves(args, kwargs, self.names), self.mirror.state()
+        match place:
+            case "result":
+                return {leaf.path: leaf.value for leaf in arguments}
+            case "met":
+                return dict(state.values())
+            case "bound":
+                return bound_leaves(state)
+            case "accumulated":
+                met = [*tensors_of(arguments), *state.values()]
+                leaves = [(p, t) for p, t in met if isinstance(t, torch.Tensor) and is_leaf(t)]
+                return {f"{path}{GRAD}": tensor.grad for path, tensor in leaves}
+        return {}
 
     def __call__(self) -> object:
         args, kwargs, _ = self.copies

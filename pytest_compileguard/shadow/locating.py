@@ -227,10 +227,10 @@ class _Reruns:
         return any(mismatch.path == self._path for mismatch in made.mismatches)
 
     def _extreme(self, made: _Rerun, mismatch: Mismatch) -> Extreme | None:
-        about = mismatch.path, mismatch.kind
-        pair = made.side.leaf(*about), self._expected.leaf(*about)
+        path = mismatch.path
+        pair = made.side.leaf(path), self._expected.leaf(path)
         reference = self._failed.in_float64(None)
-        exact = None if isinstance(reference, str) else reference.leaf(*about)
+        exact = None if isinstance(reference, str) else reference.leaf(path)
         return extreme(*pair, exact)
 
     def _eager(self) -> tuple[Side, Scene]:

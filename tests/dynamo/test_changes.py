@@ -64,20 +64,25 @@ def test_the_least_change_that_is_told_from_rounding() -> None:
 class Counting(nn.Module):
     average: torch.Tensor
 
-    def __init__(self, factor: Factor) -> None:
+    def __init__(self, factor: Factor, *, anew: bool) -> None:
         super().__init__()
         self.register_buffer("average", torch.linspace(1, 2, 32))
-        self.factor = factor
+        self.factor, self.anew = factor, anew
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        self.average += 5e-7 * self.factor() * (x - self.average)
+        change = 5e-7 * self.factor() * (x - self.average)
+        if self.anew:
+            self.average = self.average + change
+        else:
+            self.average += change
         return x * 2
 
 
-def test_a_buffer_is_changed_by_little() -> None:
+@pytest.mark.parametrize("anew", (False, True))
+def test_a_buffer_is_changed_by_little(*, anew: bool) -> None:
     x = torch.linspace(6, 9, 32)
-    assert outcome(Counting(negated), x) == "failed"
-    assert outcome(Counting(right), x) == "passed"
+    assert outcome(Counting(negated, anew=anew), x) == "failed"
+    assert outcome(Counting(right, anew=anew), x) == "passed"
 
 
 class Descent(torch.optim.Optimizer):

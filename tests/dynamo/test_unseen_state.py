@@ -416,3 +416,62 @@ def test_an_error_that_torch_wraps_is_known_by_its_own_type(by: int, expected: s
 
 def _expecting(index: int) -> Any:
     return pytest.raises(ZeroDivisionError) if index else contextlib.nullcontext()
+
+
+class Rebinding(nn.Module):
+    """Binds what it holds to something new, though not while it is compiled."""
+
+    held: torch.Tensor
+
+    def __init__(self, place: str) -> None:
+        super().__init__()
+        self.attribute = torch.ones(3)
+        self.register_buffer("buffer", torch.ones(3))
+        self.items, self.named = [torch.ones(3)], {"a": torch.ones(3)}
+        self.place = place
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        new = x.sum() + torch.zeros(3)
+        if torch.compiler.is_compiling():
+            return x * 2
+        if self.place == "items":
+            self.items[0] = self.items[0] + new
+        elif self.place == "named":
+            self.named["a"] = self.named["a"] + new
+        else:
+            setattr(self, self.place, getattr(self, self.place) + new)
+        return x * 2
+
+
+@pytest.mark.parametrize("place", ("attribute", "buffer", "items", "named"))
+def test_a_name_that_compiled_code_leaves_as_it_was_is_told(place: str) -> None:
+    """What the name held before agrees with float64, but it is not what the name holds now."""
+    checked = check(Rebinding(place), (torch.randn(4),), backend="aot_eager")
+    assert checked.verdict.outcome == "failed"
+
+
+def test_a_variable_that_compiled_code_leaves_as_it_was_is_told() -> None:
+    held = torch.ones(3)
+
+    def rebinds(x: torch.Tensor) -> torch.Tensor:
+        nonlocal held
+        if not torch.compiler.is_compiling():
+            held = held + x.sum()
+        return x * 2
+
+    assert check(rebinds, (torch.randn(4),), backend="aot_eager").verdict.outcome == "failed"
+
+
+def test_an_argument_is_not_taken_for_a_variable_of_its_name() -> None:
+    x = torch.ones(4)
+
+    def outer() -> torch.Tensor:
+        return x
+
+    def target(x: torch.Tensor) -> torch.Tensor:
+        own = outer()
+        with torch.no_grad():
+            own.copy_(x) if torch.compiler.is_compiling() else own.add_(x)
+        return x * 2
+
+    assert check(target, (torch.zeros(4) + 3,), backend="aot_eager").verdict.outcome == "failed"
