@@ -20,7 +20,7 @@ import torch
 
 from pytest_compileguard.isolation.storages import is_plain
 from pytest_compileguard.parity.comparison import Tolerance, gap_dtype, pieces
-from pytest_compileguard.parity.quiet import MOST, OTHER, PART_OF_LEAF, USABLE
+from pytest_compileguard.parity.quiet import MOST, OTHER, PART_OF_LEAF, USABLE, holds_atol
 
 _CLEAR_STEPS = 6.0
 """Rounding steps of its value from which on a change can be judged: one rounding is half a step."""
@@ -41,9 +41,8 @@ class Change(NamedTuple):
 
     def is_judged(self, tolerance: Tolerance) -> bool:
         """Whether it can be judged as a change: numbers that are rounded, in plain tensors."""
-        _, atol = tolerance.for_dtype(self.expected.dtype)
         same = self.before.dtype == self.expected.dtype and self.before.shape == self.expected.shape
-        return bool(atol) and same and all(map(is_plain, self))
+        return holds_atol(self.expected, tolerance) and same and all(map(is_plain, self))
 
 
 class _Part(NamedTuple):

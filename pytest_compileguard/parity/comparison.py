@@ -171,7 +171,7 @@ def _may_be_rounding(actual: torch.Tensor, expected: torch.Tensor) -> bool:
         return True  # there is no telling
     greatest, scale = 0.0, 0.0
     for a, e in pieces(actual, expected):
-        greatest = max(greatest, float(_gap(a, e).max()))
+        greatest = max(greatest, float(gap(a, e).max()))
         scale = max(scale, float(e.abs().nan_to_num(0, posinf=0).max()))
     return greatest <= _rounding_share(torch.finfo(dtype).eps) * scale
 
@@ -184,11 +184,11 @@ def pieces(
     actual: torch.Tensor, expected: torch.Tensor
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """Views of both that cover them: comparing makes copies, of one piece at a time."""
-    for a, e, _ in _placed_pieces(actual, expected):
+    for a, e, _ in placed_pieces(actual, expected):
         yield a, e
 
 
-def _placed_pieces(
+def placed_pieces(
     actual: torch.Tensor, expected: torch.Tensor
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor, tuple[int, int]]]:
     """The pieces, each with the dimension that is cut and where it starts there."""
@@ -218,12 +218,12 @@ def _word(
     if actual.layout != torch.strided or actual.is_quantized or actual.is_nested:
         return re.sub(r"\s+", " ", fallback).strip()
     greatest, index, count = -1.0, [0] * expected.dim(), 0
-    for a_piece, e_piece, (cut, start) in _placed_pieces(actual, expected):
-        gap = _gap(a_piece, e_piece)
+    for a_piece, e_piece, (cut, start) in placed_pieces(actual, expected):
+        gaps = gap(a_piece, e_piece)
         allowed = atol + rtol * e_piece.to(gap_dtype(e_piece)).abs()
-        count += int((gap > allowed).sum())
-        if float(gap.max()) > greatest:
-            greatest, worst = float(gap.max()), gap.argmax().cpu()
+        count += int((gaps > allowed).sum())
+        if float(gaps.max()) > greatest:
+            greatest, worst = float(gaps.max()), gaps.argmax().cpu()
             index = [int(i) for i in torch.unravel_index(worst, e_piece.shape)]
             if index:
                 index[cut] += start
@@ -243,13 +243,12 @@ def gap_dtype(tensor: torch.Tensor) -> torch.dtype:
     return torch.complex128 if tensor.dtype.is_complex else torch.float64
 
 
-def _gap(actual: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
+def gap(actual: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
     """Absolute differences; infinite where exactly one is NaN, or infinities disagree."""
     wide = gap_dtype(expected)
     a, e = actual.to(wide), expected.to(wide)
-    gap = (a - e).abs()
     same = (a == e) | (a.isnan() & e.isnan())
-    return torch.where(same, 0.0, torch.nan_to_num(gap, nan=math.inf))
+    return torch.where(same, 0.0, torch.nan_to_num((a - e).abs(), nan=math.inf))
 
 
 def _numbers(actual: complex, expected: complex, tolerance: Tolerance) -> Difference | None:

@@ -20,9 +20,11 @@ from pytest_compileguard.parity.quiet import (
     WRONG_BY_FLOAT64,
     are_hidden,
     are_wrong,
+    holds_atol,
     quiet_part,
     rounding_was_tried,
 )
+from pytest_compileguard.parity.slices import has_slices, hidden_slice, noise_of, wrong_slice
 
 _OF_CHANGE = "the change that the call makes is "
 
@@ -37,14 +39,20 @@ class Compared(NamedTuple):
     """What it held before the call, if it was there."""
 
 
-def excused_fault(leaf: Compared, tolerance: Tolerance, runs: Float64Runs) -> str | None:
-    """Say what is wrong with it all the same."""
+def excused_fault(
+    leaf: Compared, tolerance: Tolerance, runs: Float64Runs, epsilon: float
+) -> str | None:
+    """Say what is wrong with it all the same.
+
+    ``epsilon`` is the unit of the coarsest type that the call computes in, 0 for that of the leaf.
+    """
     actual, expected = numbers_of(leaf.actual), numbers_of(leaf.expected)
-    if actual is None or expected is None or torch.equal(actual, expected):
+    if actual is None or expected is None or not holds_atol(expected, tolerance):
         return None
-    return _quiet_fault(leaf, actual, expected, tolerance, runs) or _changed_fault(
-        leaf, actual, expected, tolerance, runs
-    )
+    if torch.equal(actual, expected):
+        return None
+    about = leaf, actual, expected, tolerance, runs
+    return _quiet_fault(*about) or _changed_fault(*about) or _slice_fault(*about, epsilon)
 
 
 def _quiet_fault(
@@ -88,6 +96,31 @@ def _changed_fault(
     if not change_is_wrong(change, exact, runs.moved(leaf.about, leaf.expected), tolerance):
         return None
     return _OF_CHANGE + WRONG_BY_FLOAT64 + _told(*small_changes(change, tolerance))
+
+
+def _slice_fault(  # all that is known of a leaf
+    leaf: Compared,
+    actual: torch.Tensor,
+    expected: torch.Tensor,
+    tolerance: Tolerance,
+    runs: Float64Runs,
+    epsilon: float,
+) -> str | None:
+    """Look at rows and columns that are small beside the rest."""
+    if not has_slices(actual, expected, tolerance):
+        return None
+    noise = noise_of(expected, epsilon)
+    if hidden_slice(actual, expected, tolerance, noise) is None:
+        return None
+    exact = runs.exact(leaf.about, leaf.expected)
+    if exact is None or wrong_slice(actual, expected, exact, (), tolerance, noise) is None:
+        return None
+    moved = runs.moved(leaf.about, leaf.expected)
+    found = wrong_slice(actual, expected, exact, moved, tolerance, noise)
+    if found is None:
+        return None
+    small = quiet_part(actual, expected, tolerance).select(*found), expected.select(*found)
+    return f"in index {found.at} of dimension {found.dim}, {WRONG_BY_FLOAT64}{_told(*small)}"
 
 
 def _told(actual: torch.Tensor, expected: torch.Tensor) -> str:

@@ -37,9 +37,9 @@ def are_hidden(actual: torch.Tensor, expected: torch.Tensor, tolerance: Toleranc
         return False
     count, off = 0, 0
     for a, e in pieces(actual, expected):
-        quiet = _quiet(e, tolerance)
-        count += int(quiet.count_nonzero())
-        off += _count_off(_gap(a, e)[quiet], e[quiet])
+        small = quiet(e, tolerance)
+        count += int(small.count_nonzero())
+        off += _count_off(_gap(a, e)[small], e[small])
     return off > MOST * count
 
 
@@ -60,13 +60,13 @@ def are_wrong(
     count, off, eager_off = 0, 0, 0
     runs = [pieces(run, expected) for run in (reference, *moved)]
     for (a, e), (exact, _), *others in zip(pieces(actual, expected), *runs, strict=True):
-        quiet = _quiet(e, tolerance)
-        error, size = _gap(a, exact)[quiet], exact[quiet]
+        small = quiet(e, tolerance)
+        error, size = _gap(a, exact)[small], exact[small]
         for other, _ in others:
-            error = error - 2 * _gap(other, exact)[quiet]
-        count += int(quiet.count_nonzero())
+            error = error - 2 * _gap(other, exact)[small]
+        count += int(small.count_nonzero())
         off += _count_off(error, size)
-        eager_off += _count_off(_gap(e, exact)[quiet], size)
+        eager_off += _count_off(_gap(e, exact)[small], size)
     return eager_off <= USABLE * count and off > MOST * count
 
 
@@ -83,7 +83,7 @@ def rounding_was_tried(
 
 def quiet_part(actual: torch.Tensor, expected: torch.Tensor, tolerance: Tolerance) -> torch.Tensor:
     """Give the compiled side's quiet numbers, and eager's in place of all others."""
-    return torch.where(_quiet(expected, tolerance), actual, expected)
+    return torch.where(quiet(expected, tolerance), actual, expected)
 
 
 def _count_off(error: torch.Tensor, size: torch.Tensor) -> int:
@@ -92,18 +92,23 @@ def _count_off(error: torch.Tensor, size: torch.Tensor) -> int:
 
 def _holds_quiet(expected: torch.Tensor, tolerance: Tolerance) -> bool:
     """Whether quiet numbers are a part of the leaf worth judging."""
-    _, atol = tolerance.for_dtype(expected.dtype)
-    # Numbers of 8 bits have no tolerance, and pairs of 16 bits hardly any arithmetic.
-    if not atol or expected.dtype == torch.complex32 or not is_plain(expected):
+    if not holds_atol(expected, tolerance) or not is_plain(expected):
         return False
     found, counted = 0, 0
     for e, _ in pieces(expected, expected):
-        found += int(_quiet(e, tolerance).count_nonzero())
+        found += int(quiet(e, tolerance).count_nonzero())
         counted += int(e.count_nonzero())
     return found > PART_OF_LEAF * counted
 
 
-def _quiet(expected: torch.Tensor, tolerance: Tolerance) -> torch.Tensor:
+def holds_atol(expected: torch.Tensor, tolerance: Tolerance) -> bool:
+    """Whether numbers of this dtype are allowed an absolute difference, and can be judged."""
+    # Numbers of 8 bits have no tolerance, and pairs of 16 bits hardly any arithmetic.
+    return bool(tolerance.for_dtype(expected.dtype)[1]) and expected.dtype != torch.complex32
+
+
+def quiet(expected: torch.Tensor, tolerance: Tolerance) -> torch.Tensor:
+    """Where numbers are so small that the absolute tolerance may excuse anything."""
     _, atol = tolerance.for_dtype(expected.dtype)
     sizes = expected.abs()
     return (sizes > 0) & (sizes < _TOLERANCES * atol)

@@ -43,7 +43,7 @@ _OWN_UNITS = 2.0
 # Farther than this from float64, eager itself went another way and can't be a yardstick.
 _USABLE = 0.1
 _NOTHING = 1e-9
-_TF32_EPSILON = 2.0**-10
+TF32_EPSILON = 2.0**-10
 # Root mean square errors of eager beyond this many units are those of a narrower type; its unit
 # is some times their size, and at most that of bfloat16.
 _PLAINLY_COARSER = 64.0
@@ -75,17 +75,17 @@ def within_precision(
     if not _is_inexact(expected):
         return False
     if tf32 and expected.dtype in _TF32_TYPES:
-        epsilon = max(epsilon, _TF32_EPSILON)
+        epsilon = max(epsilon, TF32_EPSILON)
     own = torch.finfo(expected.dtype).eps
     epsilon, narrow = max(epsilon, own), epsilon > own or _is_narrow(expected)
-    usual = _usual_size(expected)
+    usual = usual_size(expected)
     if usual is None:
         return False
     unit = epsilon * (_PRECISIONS_16_BIT if narrow else _PRECISIONS)
     return all(_differ_by(a, e, unit, usual) for a, e in pieces(actual, expected))
 
 
-def _usual_size(tensor: torch.Tensor) -> float | None:
+def usual_size(tensor: torch.Tensor) -> float | None:
     """The magnitude that most elements have; of a large leaf a million of them are asked."""
     flat = tensor.reshape(-1)
     sizes = _wide(flat[:: max(1, len(flat) // _MOST_ASKED)]).abs()
@@ -103,7 +103,7 @@ def is_uneven(tensor: torch.Tensor) -> bool:
 
     Behind a mask, or beside a column of large numbers, rounding explains less than among these.
     """
-    usual = _usual_size(tensor)
+    usual = usual_size(tensor)
     if not usual:
         return False
     flat = tensor.reshape(-1)
@@ -157,8 +157,8 @@ def acquits(
         unit = _unit(_rms(eager_error[usable]), _rms(exact[usable].abs()), limits.eps)
     slack = _OWN_UNITS * unit * exact.abs()
     if tf32 and dtype in _TF32_TYPES:
-        usual = 0.0 if is_uneven(exact) else _usual_size(exact) or 0.0
-        slack = torch.maximum(slack, _OWN_UNITS * _TF32_EPSILON * exact.abs().clamp(min=usual))
+        usual = 0.0 if is_uneven(exact) else usual_size(exact) or 0.0
+        slack = torch.maximum(slack, _OWN_UNITS * TF32_EPSILON * exact.abs().clamp(min=usual))
     for other in moved:
         slack = torch.maximum(slack, 2 * (other[inside] - exact).abs())
     error = ((actual[inside] - exact).abs() - slack).clamp(min=0)

@@ -18,6 +18,7 @@ from pytest_compileguard.parity.excused import Compared, excused_fault
 from pytest_compileguard.parity.float64_runs import About, Float64Runs, MakeRun
 from pytest_compileguard.parity.leaves import Leaf, leaves_of
 from pytest_compileguard.parity.reference import (
+    TF32_EPSILON,
     acquits,
     is_no_rounding,
     is_uneven,
@@ -247,7 +248,9 @@ class SideComparison:
         if about.kind == "mutation" and isinstance(expected, torch.Tensor):
             before = self._held_before(about)
         leaf = Compared(about, actual, expected, before)
-        fault = excused_fault(leaf, self._tolerance, self._runs)
+        on_gpu = isinstance(expected, torch.Tensor) and expected.is_cuda
+        epsilon = max(self._epsilon, TF32_EPSILON if self._tf32 and on_gpu else 0.0)
+        fault = excused_fault(leaf, self._tolerance, self._runs, epsilon)
         if fault is not None:
             self._report(about.path, about.kind, fault)
 
