@@ -59,6 +59,7 @@ ROOMS: dict[str, Room] = {
     "isolation": Room(torch="yes"),
     "parity": Room(torch="yes"),
     "shadow/compiling": Room(torch="yes"),
+    "shadow/inlined": Room(torch="yes"),
     "shadow/call": Room(torch="yes"),
     "shadow/captured": Room(torch="yes"),
     "shadow/other_implementation": Room(torch="yes"),

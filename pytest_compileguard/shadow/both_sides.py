@@ -41,12 +41,11 @@ from pytest_compileguard.shadow.captured import CapturedGraphs
 from pytest_compileguard.shadow.compiling import (
     compiled,
     compiled_again,
-    compiled_helpers,
     compiled_part,
     compiled_parts,
     compiles_itself,
-    inlined_notes,
 )
+from pytest_compileguard.shadow.inlined import inlined_notes
 from pytest_compileguard.shadow.locating import locate
 from pytest_compileguard.shadow.other_implementation import OtherImplementation
 from pytest_compileguard.target import argument_names, own_code
@@ -65,7 +64,7 @@ class Shadow:
         parts = compiled_parts(target)
         # Where the test names arguments of its own, it asks for the whole to be compiled by them.
         self._is_compiled = compiles_itself(target) or (bool(parts) and not plan.own_arguments)
-        self._notes = () if self._is_compiled else inlined_notes(parts or compiled_helpers(target))
+        self._notes = () if self._is_compiled else inlined_notes(target, parts)
         self._mirrors: tuple[Mirror, Mirror, Mirror] | None = None
         self._compiled: Callable[..., Any] | None = None
         self._compile_ids: set[str] = set()

@@ -9,7 +9,6 @@ from typing import Any
 import torch
 
 from pytest_compileguard import dynamo
-from pytest_compileguard.target import named_values, own_functions, plain_functions
 from pytest_compileguard.training_step import TrainingStep
 
 
@@ -70,27 +69,6 @@ def _has_compiled_method(part: torch.nn.Module) -> bool:
     methods = (*vars(type(part)).values(), *vars(part).values())
     functions = (m for m in methods if isinstance(m, types.FunctionType | types.MethodType))
     return any(_form(function) is not None for function in functions)
-
-
-def compiled_helpers(target: Any) -> tuple[str, ...]:
-    """Name the functions that a target calls which the test compiled by themselves."""
-    if compiles_itself(target):
-        return ()
-    part = compiled_part(target)
-    named = (value for plain in plain_functions(part) for value in named_values(plain))
-    modules = (value for value in named if isinstance(value, torch.nn.Module))
-    helpers = (*own_functions(part), *modules)
-    compiled = [helper for helper in helpers if dynamo.compiled_form(helper) is not None]
-    return tuple(getattr(h, "__qualname__", type(h).__name__) for h in compiled)
-
-
-def inlined_notes(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Say which parts that the test compiled by themselves were compiled into the whole."""
-    return tuple(
-        f"{name} is compiled by itself in your code, but here as a part of the target: its own "
-        "backend and arguments were not checked"
-        for name in dict.fromkeys(names)
-    )
 
 
 def is_compiled(part: Any) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -142,6 +144,61 @@ NET: Any = torch.compile(nn.Linear(4, 4), backend=alters)
 def test_a_compiled_module_that_a_function_names_is_told() -> None:
     seen = check(lambda x: NET(x) + 1, (X,), backend="aot_eager")
     assert "OptimizedModule is compiled by itself in your code" in isolation(seen)
+
+
+class Holder:
+    """Plain Python that keeps compiled functions where no name leads to them."""
+
+    def __init__(self, held: Any) -> None:
+        self.held = held
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        return self.held["steps"][0](x) + 1  # type: ignore[no-any-return]
+
+
+class HolderModule(nn.Module):
+    def __init__(self, held: Any) -> None:
+        super().__init__()
+        self.held = held
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.held["steps"][0](x) + 1  # type: ignore[no-any-return]
+
+
+@dataclasses.dataclass
+class Config:
+    activation: Any
+
+
+CONFIG = Config(helper)
+STEPS = [helper]
+
+
+def of_a_closure() -> Callable[[torch.Tensor], Any]:
+    steps = {"first": (functools.partial(helper),)}
+    return lambda x: steps["first"][0](x) + 1
+
+
+HOLDERS: tuple[Callable[..., Any], ...] = (
+    Holder({"steps": [helper]}),
+    HolderModule({"steps": [helper]}),
+    HolderModule({"steps": [Holder({"steps": [helper]})]}).forward,
+    lambda x: CONFIG.activation(x) + 1,
+    lambda x: STEPS[0](x) + 1,
+    of_a_closure(),
+)
+
+
+@pytest.mark.parametrize("target", HOLDERS)
+def test_a_compiled_helper_in_a_container_is_told(target: Callable[..., Any]) -> None:
+    seen = check(target, (X,), backend="aot_eager")
+    assert "helper is compiled by itself in your code, but here as a part" in isolation(seen)
+
+
+def test_more_than_can_be_searched_is_told() -> None:
+    many = [[index] for index in range(60_000)]
+    seen = check(lambda x: x + len(many), (X,), backend="aot_eager")
+    assert "holds too many objects to look for parts that compile themselves" in isolation(seen)
 
 
 def test_a_compiled_helper_of_a_plain_function_is_told() -> None:
