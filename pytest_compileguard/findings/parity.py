@@ -136,7 +136,7 @@ def _of_form(mismatches: list[Mismatch]) -> tuple[str, ...]:
     known = _OF_FORM.get(mismatches[0].kind)
     if known is None or len(kinds) > 1:
         return ()
-    results = all(m.path.startswith("output") and "structure" not in m.path for m in mismatches)
+    results = all(m.part == "output" for m in mismatches)
     return (known,) if results or kinds != {"kind"} else ()
 
 

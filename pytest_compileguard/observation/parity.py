@@ -7,6 +7,8 @@ from typing import Literal
 from pytest_compileguard.observation.record import CodeLine, Record
 
 MismatchKind = Literal["value", "kind", "mutation", "aliasing", "gradient", "exception"]
+MismatchPart = Literal["output", "structure", "other"]
+"""A value that the call returns, how containers of it or of others nest, or anything else."""
 
 
 class Mismatch(Record):
@@ -24,6 +26,9 @@ class Mismatch(Record):
     """Whether the eager target agrees with that other implementation where compiled does not."""
     rounding: bool = False
     """Whether rounding alone could make such a difference."""
+    part: MismatchPart = "other"
+    by_float64: bool = False
+    """Whether it is within the tolerance, and only a float64 run tells it from rounding."""
 
 
 class GraphPlace(Record):

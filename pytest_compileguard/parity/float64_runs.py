@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from pytest_compileguard.observation import MismatchKind
+from pytest_compileguard.observation import MismatchKind, MismatchPart
 from pytest_compileguard.parity.numbers import numbers_of, same_places
 from pytest_compileguard.parity.side import Place, Side
 
@@ -27,6 +27,13 @@ class About(NamedTuple):
     path: str
     place: Place
     kind: MismatchKind
+    is_structure: bool = False
+
+    @property
+    def part(self) -> MismatchPart:
+        if self.is_structure:
+            return "structure"
+        return "output" if self.kind == "value" else "other"
 
 
 class Float64Runs:

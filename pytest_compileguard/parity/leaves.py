@@ -20,6 +20,12 @@ class Leaf(NamedTuple):
     value: Any
 
 
+class Structure(str):
+    """How a container nests: a leaf that holds no value itself."""
+
+    __slots__ = ()
+
+
 def leaves_of(value: Any, path: str, *, objects: bool = False) -> list[Leaf]:
     """Flatten containers, registered pytrees and dataclasses; with ``objects``, any attributes."""
     return _Walk(objects=objects).leaves(value, path)
@@ -49,7 +55,7 @@ class _Walk:
         pairs, structure = _flattened(value)
         # A list is no tuple, though their leaves agree.
         container = not structure.is_leaf()
-        found = [Leaf(f"{path} (structure)", repr(structure))] if container else []
+        found = [Leaf(f"{path} (structure)", Structure(repr(structure)))] if container else []
         for name, leaf in pairs:
             found += self._parts(leaf, path + name)
         return found

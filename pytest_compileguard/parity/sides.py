@@ -10,13 +10,13 @@ from typing import Any
 
 import torch
 
-from pytest_compileguard.observation import Mismatch, MismatchKind
+from pytest_compileguard.observation import Mismatch, MismatchKind, MismatchPart
 from pytest_compileguard.parity.by_design import as_eager_would
 from pytest_compileguard.parity.comparison import IncomparableError, Tolerance, compare
 from pytest_compileguard.parity.errors_raised import same_error
 from pytest_compileguard.parity.excused import Compared, excused_fault
 from pytest_compileguard.parity.float64_runs import About, Float64Runs, MakeRun
-from pytest_compileguard.parity.leaves import Leaf, leaves_of
+from pytest_compileguard.parity.leaves import Leaf, Structure, leaves_of
 from pytest_compileguard.parity.reference import (
     TF32_EPSILON,
     acquits,
@@ -79,7 +79,7 @@ class SideComparison:
             return self.result
         objects = [twin for _, twin in eager.state.values() if not isinstance(twin, torch.Tensor)]
         self._twins = {id(twin) for twin in objects}
-        if not raised and self._paths(eager.outputs, compiled.outputs):
+        if not raised and self._paths(eager.outputs, compiled.outputs, "output"):
             before = self.result.leaves
             self._leaves(eager.outputs, compiled.outputs, "result", "value", form=True)
             self.result.blind = bool(eager.outputs) and self.result.leaves == before
@@ -97,7 +97,7 @@ class SideComparison:
         raised = self._exceptions(other, compiled)
         if raised:
             return self.result
-        if self._paths(other.outputs, compiled.outputs):
+        if self._paths(other.outputs, compiled.outputs, "output"):
             self._leaves(other.outputs, compiled.outputs, "result", "value")
         if self._paths(other.arguments, compiled.arguments):
             self._leaves(other.arguments, compiled.arguments, "result")
@@ -136,13 +136,17 @@ class SideComparison:
             self._report("the call", "exception", f"compiled raises {kinds[0]}, eager {kinds[1]}")
         return True
 
-    def _paths(self, eager: list[Leaf], compiled: list[Leaf]) -> bool:
+    def _paths(
+        self, eager: list[Leaf], compiled: list[Leaf], part_otherwise: MismatchPart = "other"
+    ) -> bool:
         expected, actual = [leaf.path for leaf in eager], [leaf.path for leaf in compiled]
         if expected == actual:
             return True
         odd = sorted(set(expected) ^ set(actual))[:4] or ["the order of its parts"]
-        where = expected[0] if expected else actual[0]
-        self._report(where, "kind", f"another structure on the two sides: {', '.join(odd)}")
+        first = (eager or compiled)[0]
+        part: MismatchPart = "structure" if isinstance(first.value, Structure) else part_otherwise
+        message = f"another structure on the two sides: {', '.join(odd)}"
+        self._report(first.path, "kind", message, part=part)
         return False
 
     def _leaves(
@@ -155,11 +159,11 @@ class SideComparison:
         form: bool = False,
     ) -> None:
         for expected, actual in zip(eager, compiled, strict=True):
-            about = About(expected.path, place, kind)
+            about = About(expected.path, place, kind, isinstance(expected.value, Structure))
             self._leaf(about, actual.value, expected.value, form=form)
 
     def _leaf(self, about: About, actual: Any, expected: Any, *, form: bool = False) -> None:
-        path, _, kind = about
+        path, _, kind, _ = about
         if id(expected) in self._twins and type(actual) is type(expected):
             return  # its tensors and attributes are state
         if kind == "mutation" and callable(expected) and callable(actual):
@@ -182,7 +186,8 @@ class SideComparison:
         note = f"; no float64 reference: {self._runs.why_none}" if without else ""
         told = "kind" if found.kind == "kind" else kind
         rounding = found.rounding and not self._is_no_rounding(about, actual, expected)
-        self._report(path, told, found.message + note, rounding=rounding)
+        message = found.message + note
+        self._report(path, told, message, rounding=rounding, part=about.part)
 
     def _aliasing(self, eager: Side, compiled: Side) -> None:
         expected, actual = aliases(eager.tensors()), aliases(compiled.tensors())
@@ -252,7 +257,7 @@ class SideComparison:
         epsilon = max(self._epsilon, TF32_EPSILON if self._tf32 and on_gpu else 0.0)
         fault = excused_fault(leaf, self._tolerance, self._runs, epsilon)
         if fault is not None:
-            self._report(about.path, about.kind, fault)
+            self._report(about.path, about.kind, fault, part=about.part, by_float64=True)
 
     def _held_before(self, about: About) -> torch.Tensor | None:
         if about.place not in self._held:
@@ -292,10 +297,25 @@ class SideComparison:
         return exact is not None and is_no_rounding(actual.detach(), expected.detach(), exact)
 
     def _report(
-        self, path: str, kind: MismatchKind, message: str, *, rounding: bool = False
+        self,
+        path: str,
+        kind: MismatchKind,
+        message: str,
+        *,
+        rounding: bool = False,
+        part: MismatchPart = "other",
+        by_float64: bool = False,
     ) -> None:
         self.result.mismatches.append(
-            Mismatch(call=self._call, path=path, kind=kind, message=message, rounding=rounding)
+            Mismatch(
+                call=self._call,
+                path=path,
+                kind=kind,
+                message=message,
+                rounding=rounding,
+                part=part,
+                by_float64=by_float64,
+            )
         )
 
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+from pytest_compileguard.observation import ParityObservation
 from tests.dynamo.checked import check
 from tests.dynamo.test_training import mismatched, train
 
@@ -120,7 +121,10 @@ def test_a_wrong_update_is_told_by_the_change() -> None:
     def step(p: torch.Tensor) -> None:
         p.add_(3e-6 * negated())
 
-    told = check(step, (torch.ones(8),), backend="aot_eager").told
+    checked = check(step, (torch.ones(8),), backend="aot_eager")
+    seen, told = checked.verdict.observation.parity, checked.told
+    assert isinstance(seen, ParityObservation)
+    assert [(m.part, m.by_float64) for m in seen.mismatches] == [("other", True)]
     assert "change that the call makes is wrong by float64" in told
     assert "compiled -2.98" in told
     assert "eager 2.98" in told

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from pytest_compileguard.guard import CompileGuard
-from pytest_compileguard.observation import NotObserved
+from pytest_compileguard.observation import NotObserved, ParityObservation
 from pytest_compileguard.options import Options
 from pytest_compileguard.spec import CompileCheck
 from pytest_compileguard.verdict import judge
@@ -188,3 +188,15 @@ def test_an_item_that_only_one_side_makes_is_said_to_be_there() -> None:
     seen = check(appends, (torch.ones(3),))
     assert "LIST[0] after the call: only eager has it" in seen.told
     LIST.clear()
+
+
+def test_a_value_that_is_named_structure_is_a_value() -> None:
+    """It is told by what it is, and not by how its path reads."""
+
+    def target(x: torch.Tensor) -> dict[str, torch.Tensor]:
+        return {"structure": x.double() if torch.compiler.is_compiling() else x * 1}
+
+    checked = check(target, (torch.ones(4),), backend="aot_eager")
+    seen = checked.verdict.observation.parity
+    assert isinstance(seen, ParityObservation)
+    assert [(m.kind, m.part) for m in seen.mismatches] == [("kind", "output")]

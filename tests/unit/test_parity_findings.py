@@ -90,6 +90,7 @@ def test_a_mismatch_fails_even_where_little_was_compared() -> None:
 SEEK = "seek code that asks whether it is compiled, torch.compiler.is_compiling()"
 TRACED = "Python code runs differently while it is traced"
 ROUNDED = make_mismatch(rounding=True)
+OTHER_FORM = make_mismatch(kind="kind", part="output")
 SAVED = Reproduction(file="saved/reproduce.py")
 ALONE = Departure(call=1, stage=None, trials=(Trial(name="inductor", outcome="agrees"),))
 IN_BACKEND = Departure(call=1, stage="mine", path="output", message="m")
@@ -134,8 +135,8 @@ def test_code_that_asks_whether_it_is_compiled_is_named(kind: MismatchKind) -> N
         ((make_mismatch(kind="mutation"),), None, SEEK),
         ((make_mismatch(kind="kind", path="gradient of y"),), None, SEEK),
         ((make_mismatch(kind="kind", path="gradient of y"),), located("eager"), TRACED),
-        ((make_mismatch(kind="kind"),), located("inductor"), "ask for the form that callers need"),
-        ((make_mismatch(kind="kind", path="output (structure)"),), None, SEEK),
+        ((OTHER_FORM,), located("inductor"), "ask for the form that callers need"),
+        ((make_mismatch(kind="kind", part="structure"),), None, SEEK),
         ((make_mismatch(kind="exception"),), None, "raise by torch._check"),
         ((make_mismatch(kind="aliasing"),), None, "return a clone where callers must not see"),
         ((make_mismatch(kind="aliasing"), make_mismatch()), IN_BACKEND, "mend the backend"),
