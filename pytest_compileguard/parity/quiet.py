@@ -22,11 +22,14 @@ from pytest_compileguard.parity.comparison import Tolerance, gap_dtype, pieces
 
 WRONG_BY_FLOAT64 = "wrong by float64, and too small for the tolerance"
 OTHER = 0.3
-"""Relative difference from which on a quiet number is another one."""
+"""Relative difference from which on a quiet number is another one: inductor's own ways to compute
+``expm1`` and the like lose less of most numbers, and a wrong sign or factor is more."""
 _TOLERANCES = 100.0
+"""Times the absolute tolerance below which a number is quiet: a difference of a hundredth of it."""
 PART_OF_LEAF = 0.05
 """Part of the numbers that are not 0 from which on the quiet ones are judged."""
 MOST = 0.5
+"""Part of the quiet numbers that must be off: some alone may be what rounding made."""
 USABLE = 0.1
 """If more of eager's numbers than this are off from float64, rounding made them."""
 

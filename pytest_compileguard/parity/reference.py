@@ -38,30 +38,46 @@ import torch
 from pytest_compileguard.parity.comparison import Tolerance, pieces
 
 _K = 2.0
+"""How many times eager's error compiled's may be: that of PyTorch's benchmarks (``same``)."""
 _K_16_BIT = 3.0
+"""The same for types of 16 bits, as there."""
 _OWN_UNITS = 2.0
-# Farther than this from float64, eager itself went another way and can't be a yardstick.
+"""Units of the precision of an element that are no error: one rounding of each side."""
 _USABLE = 0.1
+"""Error relative to the size beyond which eager itself went another way, and is no yardstick."""
 _NOTHING = 1e-9
+"""Size relative to eager's error below which a result ought to be zero: all of it is noise."""
 TF32_EPSILON = 2.0**-10
-# Root mean square errors of eager beyond this many units are those of a narrower type; its unit
-# is some times their size, and at most that of bfloat16.
+"""Unit of TF32, which keeps ten bits."""
 _PLAINLY_COARSER = 64.0
+"""Units of the dtype beyond which eager's error is that of a narrower type: six times what sums of
+float32 were seen to differ by."""
 _COARSE = 4.0
+"""Size of the unit of such a type, as a multiple of eager's root mean square error."""
 _COARSEST = 2.0**-7
+"""The greatest such unit: that of bfloat16."""
 _TF32_TYPES = (torch.float32, torch.complex64)
 _NARROW = (torch.float16, torch.bfloat16)
 _OCTAVES = 3
+"""Powers of two that one magnitude spans: elements in it differ by less than a digit."""
 _NEIGHBOURS = 2
+"""Magnitudes to either side that an element is judged with where its own has few."""
 _MANY = 256
+"""Elements from which on a magnitude is judged alone: their mean error then scatters by 5 %."""
 _FEW = 32
+"""Elements below which even neighbours say too little: their mean error scatters by an eighth."""
 _FAR_LOUDER = 100.0
+"""Times the median from which on an element, such as a mask, sets no scale for the rest."""
 _FAR_SMALLER = 64.0
+"""Times that an element is smaller than the usual one, so that its rounding is another."""
 _MANY_SMALL = 0.05
-"""Of evenly distributed numbers, one in sixty is as small as that."""
+"""Share of such elements: of evenly distributed numbers, one in sixty is as small as that."""
 _MOST_ASKED = 2**20
+"""Elements that are asked for the usual size: more cost time and tell the same."""
 _PRECISIONS = 32.0
+"""Units of the dtype that another order of summation explains: three times what was seen."""
 _PRECISIONS_16_BIT = 2.0
+"""The same for types of 16 bits, whose sums are made in float32 and rounded once."""
 
 
 def within_precision(

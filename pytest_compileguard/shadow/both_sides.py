@@ -17,12 +17,13 @@ import torch
 from pytest_compileguard import dynamo
 from pytest_compileguard.errors import IsolationError
 from pytest_compileguard.isolation.ambient import Ambient, ambient, random_state, tf32_in_force
-from pytest_compileguard.isolation.mirror import Mirror
 from pytest_compileguard.isolation.quiet import silenced
 from pytest_compileguard.isolation.shared import Shared
 from pytest_compileguard.isolation.surroundings import Scene, scene
 from pytest_compileguard.observation import Departure, Reproduction
 from pytest_compileguard.parity.comparison import Tolerance
+from pytest_compileguard.parity.gradients import Cotangents
+from pytest_compileguard.parity.side import Side
 from pytest_compileguard.plan import Plan
 from pytest_compileguard.reproduction.saving import save
 from pytest_compileguard.shadow.call import (
@@ -35,7 +36,6 @@ from pytest_compileguard.shadow.call import (
     held_parameters,
     inputs_text,
     whole_step,
-    why_not_isolated,
 )
 from pytest_compileguard.shadow.captured import CapturedGraphs
 from pytest_compileguard.shadow.compiling import (
@@ -46,7 +46,9 @@ from pytest_compileguard.shadow.compiling import (
     compiles_itself,
 )
 from pytest_compileguard.shadow.inlined import inlined_notes
+from pytest_compileguard.shadow.isolated import why_not_isolated
 from pytest_compileguard.shadow.locating import locate
+from pytest_compileguard.shadow.mirrors import Mirrors, make_mirrors
 from pytest_compileguard.shadow.other_implementation import OtherImplementation
 from pytest_compileguard.target import argument_names, own_code
 from pytest_compileguard.trace.compile_error import explain_error
@@ -65,7 +67,7 @@ class Shadow:
         # Where the test names arguments of its own, it asks for the whole to be compiled by them.
         self._is_compiled = compiles_itself(target) or (bool(parts) and not plan.own_arguments)
         self._notes = () if self._is_compiled else inlined_notes(target, parts)
-        self._mirrors: tuple[Mirror, Mirror, Mirror] | None = None
+        self._mirrors: Mirrors | None = None
         self._compiled: Callable[..., Any] | None = None
         self._compile_ids: set[str] = set()
         self._captured = CapturedGraphs()
@@ -127,11 +129,12 @@ class Shadow:
 
     def recompiled(self) -> Timeable | None:
         """The last call with code compiled anew, as a user would compile it."""
-        last = self.last
-        if last is None:
+        if (last := self.last) is None:
             return None
         dynamo.forget_compiled_code()
-        _, _, mirror = self._make_mirrors(*last.compiled.copies[:2])
+        _, _, mirror = make_mirrors(
+            self._target, *last.compiled.copies[:2], copies_gradients=self._differentiates
+        )
         target = self._compile(mirror.target(self._target))
         prepared = dataclasses.replace(last.compiled, target=target, mirror=mirror)
         self.last = dataclasses.replace(last, compiled=prepared)
@@ -142,7 +145,9 @@ class Shadow:
     ) -> tuple[Prepared, Prepared, Prepared] | None:
         try:
             if self._mirrors is None:
-                self._mirrors = self._make_mirrors(args, kwargs)
+                self._mirrors = make_mirrors(
+                    self._target, args, kwargs, copies_gradients=self._differentiates
+                )
             names = argument_names(self._target, len(args))
             prepared = []
             for mirror in self._mirrors:
@@ -166,27 +171,6 @@ class Shadow:
             made.compile_error = explain_error(error)
             return None
         return snapshot, eager, dataclasses.replace(twin, target=self._compiled)
-
-    def _make_mirrors(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[Mirror, Mirror, Mirror]:
-        """Mirrors for a snapshot, the eager side and the compiled side.
-
-        Parameters are shared with the target, unless it holds an optimizer.
-        """
-        probe = Mirror(share_parameters=True, compiled_form=dynamo.compiled_form)
-        probe.target(self._target)
-        probe.arguments(args, kwargs, argument_names(self._target, len(args)))
-
-        def make(*, compiles: bool = False) -> Mirror:
-            return Mirror(
-                share_parameters=not probe.holds_optimizer,
-                copies_gradients=self._differentiates,
-                compiled_form=dynamo.compiled_form,
-                compiles=compiles,
-            )
-
-        return make(), make(), make(compiles=True)
 
     def _compile(self, twin: Callable[..., Any]) -> Callable[..., Any]:
         if self.compiled_already:
@@ -232,27 +216,14 @@ class Shadow:
         if made.problem is not None:
             return
         drawn = before.now()
-        before.restore()
-        counted = dynamo.counters()
-        with (
-            silenced(compiling=True),
-            dynamo.tracing(
-                made.index,
-                self._compile_ids,
-                keeps_records=self._plan.artifacts is not None,
-            ) as made.trace,
-        ):
-            actual = twin.run(expected.cotangents)
-        left = before.now()
-        made.counters = dynamo.counters().since(counted)
+        trace, actual, left = self._run_compiled(made, twin, before, expected.cotangents)
         if actual.error is not None and expected.error is None:
             made.compile_error = explain_error(actual.error)
             return
         if actual.gradient_error is not None and expected.gradient_error is None:
             made.compile_error = explain_error(actual.gradient_error)
-
-        arithmetic = self._captured.of_call(made.trace)
-        failed = ComparedCall(
+        arithmetic = self._captured.of_call(trace)
+        compared = ComparedCall(
             index=made.index,
             snapshot=snapshot,
             scene=before,
@@ -263,19 +234,7 @@ class Shadow:
             drew_random=made.drew_random,
             epsilon=arithmetic.epsilon,
         )
-        comparison = failed.comparison()
-        made.parity = comparison.compare(expected, actual)
-        comparison.compare_surroundings(drawn.snapshot.values(), left.snapshot.values())
-        # Dynamo fills lazy parameters before it traces, with other draws than eager.
-        told = actual.error is None and not has_lazy_parameters(snapshot)
-        if told and not left.random.same_tensors_drawn(drawn.random):
-            comparison.report_random_state()
-        other, sound = None, not made.parity.mismatches
-        if self._other is not None:
-            other = self._other.compare(made, expected, actual, failed)
-        if made.parity.mismatches:
-            differs = dataclasses.replace(failed, mismatches=tuple(made.parity.mismatches))
-            self._keep(differs, sound=sound)
+        other = self._compare(made, compared, (expected, drawn), (actual, left))
         if expected.error is None:
             self.last = Timeable(
                 call=made.index,
@@ -284,6 +243,44 @@ class Shadow:
                 ambient=modes,
                 device=device_of(expected, eager),
             )
+
+    def _run_compiled(
+        self, made: ShadowCall, twin: Prepared, before: Scene, cotangents: Cotangents
+    ) -> tuple[dynamo.CallTrace, Side, Scene]:
+        """Run the compiled side, and listen to torch's trace; give also what it left."""
+        before.restore()
+        keeps, counted = self._plan.artifacts is not None, dynamo.counters()
+        tracing = dynamo.tracing(made.index, self._compile_ids, keeps_records=keeps)
+        with silenced(compiling=True), tracing as trace:
+            made.trace = trace
+            actual = twin.run(cotangents)
+        left = before.now()
+        made.counters = dynamo.counters().since(counted)
+        return trace, actual, left
+
+    def _compare(
+        self,
+        made: ShadowCall,
+        call: ComparedCall,
+        eager: tuple[Side, Scene],
+        compiled_: tuple[Side, Scene],
+    ) -> Prepared | None:
+        """Compare what both sides gave and left; the call by the other implementation, if any."""
+        (expected, drawn), (actual, left) = eager, compiled_
+        comparison = call.comparison()
+        made.parity = comparison.compare(expected, actual)
+        comparison.compare_surroundings(drawn.snapshot.values(), left.snapshot.values())
+        # Dynamo fills lazy parameters before it traces, with other draws than eager.
+        told = actual.error is None and not has_lazy_parameters(call.snapshot)
+        if told and not left.random.same_tensors_drawn(drawn.random):
+            comparison.report_random_state()
+        other, sound = None, not made.parity.mismatches
+        if self._other is not None:
+            other = self._other.compare(made, expected, actual, call)
+        if made.parity.mismatches:
+            differs = dataclasses.replace(call, mismatches=tuple(made.parity.mismatches))
+            self._keep(differs, sound=sound)
+        return other
 
     def _keep(self, failed: ComparedCall, *, sound: bool) -> None:
         """Keep the first failing call; snapshots of those to come are taken by another mirror.

@@ -20,13 +20,14 @@ from pytest_compileguard.isolation.surroundings import Scene
 from pytest_compileguard.isolation.tensors import is_leaf
 from pytest_compileguard.isolation.widening import Widening
 from pytest_compileguard.observation import Mismatch
-from pytest_compileguard.parity.comparison import IncomparableError, Tolerance, compare
+from pytest_compileguard.parity.comparison import Tolerance
 from pytest_compileguard.parity.draws import Draw, Recording, Replaying, UnrepeatableError
+from pytest_compileguard.parity.float64_runs import MakeRun
 from pytest_compileguard.parity.gradients import Cotangents, NamedTensor
-from pytest_compileguard.parity.leaves import leaves_of, tensors_of
-from pytest_compileguard.parity.reference import within_precision
+from pytest_compileguard.parity.judging import CallParity, LeafJudge
+from pytest_compileguard.parity.leaves import tensors_of
 from pytest_compileguard.parity.side import GRAD, Place, Side, argument_leaves, run_side
-from pytest_compileguard.parity.sides import CallParity, SideComparison
+from pytest_compileguard.parity.sides import SideComparison
 from pytest_compileguard.parity.state import bound_leaves
 from pytest_compileguard.training_step import CompiledStep, TrainingStep
 
@@ -116,14 +117,19 @@ class ComparedCall:
 
     def comparison(self) -> SideComparison:
         """Make what compares two runs of it."""
-        return SideComparison(
+        return self.comparison_by(self.in_float64)
+
+    def comparison_by(self, reference: MakeRun) -> SideComparison:
+        """Make what compares two runs of it, with these runs in float64."""
+        judge = LeafJudge(
             call=self.index,
             tolerance=self.tolerance,
-            reference=self.in_float64,
+            reference=reference,
             before=self.snapshot.held,
             tf32=self.tf32,
             epsilon=self.epsilon,
         )
+        return SideComparison(judge)
 
     def in_float64(self, seed: int | None, target: Any = None) -> Side | str:
         """Make it in float64, by another target if one is given; or say why that can't be done.
@@ -276,48 +282,6 @@ def has_lazy_parameters(snapshot: Prepared) -> bool:
     """Whether the call had parameters to fill."""
     twins = (twin for _, twin in snapshot.mirror.state().values())
     return any(isinstance(t, torch.Tensor) and torch.nn.parameter.is_lazy(t) for t in twins)
-
-
-def why_not_isolated(expected: Side, made: ShadowCall) -> str | None:
-    """Say what the eager copy does other than the real call: then it proves nothing of it."""
-    if type(expected.error) is not type(made.error):
-        return (
-            f"a copy of the call {_outcome(expected.error)} where the call itself "
-            f"{_outcome(made.error)}: the target can't be isolated"
-        )
-    if differs := copy_differs(expected, made):
-        return (
-            f"a copy of the call computes something else ({differs}): the target can't be "
-            "isolated; it may keep state in globals or classes that are not copied"
-        )
-    return None
-
-
-def _outcome(error: Exception | None) -> str:
-    return "returns" if error is None else f"raises {type(error).__name__} ({error})"
-
-
-def copy_differs(expected: Side, made: ShadowCall) -> str | None:
-    """Say where the eager copy differs from the real call: then it proves nothing of it."""
-    if made.error is not None:
-        return None
-    real = leaves_of(made.value, "output", objects=True)
-    if [leaf.path for leaf in real] != [leaf.path for leaf in expected.outputs]:
-        return "its result has another structure"
-    for own, copied in zip(real, expected.outputs, strict=True):
-        found = None
-        with contextlib.suppress(IncomparableError):
-            found = compare(copied.value, own.value, Tolerance(None, None), form=False)
-        inexact = (
-            found is not None and found.kind == "value" and isinstance(own.value, torch.Tensor)
-        )
-        if inexact and within_precision(copied.value.detach(), own.value.detach()):
-            continue  # some kernels add in another order each time
-        if found is not None:
-            return f"{own.path}: {found.message}".replace("compiled", "the copy").replace(
-                "eager", "the call"
-            )
-    return None
 
 
 def device_of(side: Side, prepared: Prepared) -> str:

@@ -16,8 +16,8 @@ from pytest_compileguard import dynamo
 from pytest_compileguard.isolation.mirror import Mirror
 from pytest_compileguard.isolation.quiet import silenced
 from pytest_compileguard.observation import Mismatch
+from pytest_compileguard.parity.judging import CallParity
 from pytest_compileguard.parity.side import Side
-from pytest_compileguard.parity.sides import CallParity, SideComparison
 from pytest_compileguard.plan import Plan
 from pytest_compileguard.shadow.call import ComparedCall, Prepared, ShadowCall
 
@@ -65,14 +65,7 @@ class OtherImplementation:
         return prepared if side.error is None else None
 
     def _compared(self, reference: Side, target: Side, call: ComparedCall) -> CallParity:
-        comparison = SideComparison(
-            call=call.index,
-            tolerance=call.tolerance,
-            reference=lambda seed: call.in_float64(seed, self.reference),
-            before=call.snapshot.held,
-            tf32=call.tf32,
-            epsilon=call.epsilon,
-        )
+        comparison = call.comparison_by(lambda seed: call.in_float64(seed, self.reference))
         return comparison.compare_results(reference, target)
 
 

@@ -24,6 +24,7 @@ from pytest_compileguard.isolation.ambient import random_state
 from pytest_compileguard.options import Options
 from pytest_compileguard.parity.comparison import Tolerance
 from pytest_compileguard.parity.gradients import Cotangents
+from pytest_compileguard.parity.judging import LeafJudge
 from pytest_compileguard.parity.leaves import Leaf
 from pytest_compileguard.parity.side import Side
 from pytest_compileguard.parity.sides import SideComparison
@@ -58,13 +59,14 @@ def compare_leaves(device: str, change: float) -> dict[str, float]:
     torch.manual_seed(0)
     eager = [torch.rand(_LEAF_ELEMENTS // 64, 64, device=device) + 10 for _ in range(_LEAVES)]
     compiled = [leaf * (1 + change) for leaf in eager]
-    comparison = SideComparison(
+    judge = LeafJudge(
         call=0,
         tolerance=Tolerance(None, None),
         reference=lambda _: "none here",
         before=lambda _: {},
         tf32=False,
     )
+    comparison = SideComparison(judge)
     # What is loaded at the first use is no cost of a leaf.
     torch.testing.assert_close(torch.ones(2), torch.ones(2) + 1e-9)
     used = extra_bytes(device, lambda: comparison.compare(_side(eager), _side(compiled)))

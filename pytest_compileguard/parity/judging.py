@@ -1,0 +1,170 @@
+"""Judges one leaf: what is outside of the tolerance, and whether it is rounding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+
+from pytest_compileguard.observation import Mismatch, MismatchKind, MismatchPart
+from pytest_compileguard.parity.by_design import as_eager_would
+from pytest_compileguard.parity.comparison import IncomparableError, Tolerance, compare
+from pytest_compileguard.parity.excused import Compared, excused_fault
+from pytest_compileguard.parity.float64_runs import About, Float64Runs, MakeRun
+from pytest_compileguard.parity.reference import (
+    TF32_EPSILON,
+    acquits,
+    is_no_rounding,
+    is_uneven,
+    within_precision,
+)
+from pytest_compileguard.parity.side import Place
+
+
+@dataclass(kw_only=True, slots=True)
+class CallParity:
+    """What comparing one call gave."""
+
+    mismatches: list[Mismatch] = field(default_factory=list)
+    leaves: int = 0
+    gradients: int = 0
+    disputed: int = 0
+    unchecked: dict[str, None] = field(default_factory=dict)
+    blind: bool = False
+    """Whether nothing of what the call returns could be compared."""
+
+
+class LeafJudge:
+    """Judges the leaves of one call, and notes what differs.
+
+    ``reference`` makes the float64 run, or says why there is none; it is called only
+    when a leaf is disputed. With a seed, it makes the run from inputs that rounding moved.
+    ``before`` gives what stood in a place before the call, by path.
+    ``epsilon`` is the unit of the coarsest type that the call computes in, 0 if it is unknown.
+    """
+
+    def __init__(
+        self,
+        *,
+        call: int,
+        tolerance: Tolerance,
+        reference: MakeRun,
+        before: Callable[[Place], dict[str, Any]],
+        tf32: bool,
+        epsilon: float = 0.0,
+    ) -> None:
+        self._call = call
+        self._tolerance = tolerance
+        self._runs = Float64Runs(reference)
+        self._before = before
+        self._held: dict[Place, dict[str, Any]] = {}
+        self.twins: set[int] = set()
+        """Eager's copies of objects, whose tensors and attributes are state."""
+        self._tf32 = tf32
+        self._epsilon = epsilon
+        self.result = CallParity()
+
+    def compare(self, about: About, actual: Any, expected: Any, *, form: bool = False) -> None:
+        """Compare one leaf of both sides; ``form`` includes strides and ``requires_grad``."""
+        path, _, kind, _ = about
+        if id(expected) in self.twins and type(actual) is type(expected):
+            return  # its tensors and attributes are state
+        if kind == "mutation" and callable(expected) and callable(actual):
+            return  # nobody writes to a function
+        actual, note = as_eager_would(path, actual, expected)
+        if note:
+            self.result.unchecked[note] = None
+        try:
+            found = compare(actual, expected, self._tolerance, form=form)
+        except IncomparableError as error:
+            self.result.unchecked[f"{path}: {error}"] = None
+            return
+        self.result.leaves += 1
+        if found is None:
+            self._excused(about, actual, expected)
+            return
+        if found.kind == "value" and self._acquitted(about, actual, expected):
+            return
+        without = self._runs.why_none is not None and found.kind == "value"
+        note = f"; no float64 reference: {self._runs.why_none}" if without else ""
+        told = "kind" if found.kind == "kind" else kind
+        rounding = found.rounding and not self._is_no_rounding(about, actual, expected)
+        message = found.message + note
+        self.report(path, told, message, rounding=rounding, part=about.part)
+
+    def report(
+        self,
+        path: str,
+        kind: MismatchKind,
+        message: str,
+        *,
+        rounding: bool = False,
+        part: MismatchPart = "other",
+        by_float64: bool = False,
+    ) -> None:
+        """Note in what the two sides differ."""
+        self.result.mismatches.append(
+            Mismatch(
+                call=self._call,
+                path=path,
+                kind=kind,
+                message=message,
+                rounding=rounding,
+                part=part,
+                by_float64=by_float64,
+            )
+        )
+
+    def _excused(self, about: About, actual: Any, expected: Any) -> None:
+        """Look at what the tolerance excuses, unless the test itself gave one."""
+        if self._tolerance.explicit:
+            return
+        before = None
+        if about.kind == "mutation" and isinstance(expected, torch.Tensor):
+            before = self._held_before(about)
+        leaf = Compared(about, actual, expected, before)
+        on_gpu = isinstance(expected, torch.Tensor) and expected.is_cuda
+        epsilon = max(self._epsilon, TF32_EPSILON if self._tf32 and on_gpu else 0.0)
+        fault = excused_fault(leaf, self._tolerance, self._runs, epsilon)
+        if fault is not None:
+            self.report(about.path, about.kind, fault, part=about.part, by_float64=True)
+
+    def _held_before(self, about: About) -> torch.Tensor | None:
+        if about.place not in self._held:
+            self._held[about.place] = self._before(about.place)
+        held = self._held[about.place].get(about.path)
+        return held if isinstance(held, torch.Tensor) else None
+
+    def _acquitted(self, about: About, actual: Any, expected: Any) -> bool:
+        """Whether rounding explains a difference, or the reference does."""
+        if not isinstance(expected, torch.Tensor) or expected.layout != torch.strided:
+            return False
+        if self._tolerance.explicit:
+            return False
+        leaves = actual.detach(), expected.detach()
+        tf32 = self._tf32 and expected.is_cuda
+        rounded = within_precision(*leaves, tf32=tf32)
+        if rounded and not is_uneven(leaves[1]):
+            return True
+        exact = self._runs.exact(about, expected)
+        if self._runs.why_none is not None:
+            # Nothing tells what eager's own error is, so the coarsest type that it passed counts.
+            return within_precision(*leaves, tf32=tf32, epsilon=self._epsilon)
+        if exact is None:
+            return False
+        judge = partial(acquits, *leaves, exact, tf32=tf32, coarse=self._epsilon > 0)
+        acquitted = judge() or judge(self._runs.moved(about, expected))
+        self.result.disputed += acquitted
+        return acquitted
+
+    def _is_no_rounding(self, about: About, actual: Any, expected: Any) -> bool:
+        """Whether the float64 run, if it was made, shows that rounding is not the cause."""
+        if not self._runs.was_made or not isinstance(expected, torch.Tensor):
+            return False
+        if self._epsilon > 0 or (self._tf32 and expected.is_cuda):
+            return False
+        exact = self._runs.exact(about, expected)
+        return exact is not None and is_no_rounding(actual.detach(), expected.detach(), exact)

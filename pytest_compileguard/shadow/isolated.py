@@ -1,0 +1,55 @@
+"""Tells whether the eager copy of a call is that call: else it proves nothing of it."""
+
+from __future__ import annotations
+
+import contextlib
+
+import torch
+
+from pytest_compileguard.parity.comparison import IncomparableError, Tolerance, compare
+from pytest_compileguard.parity.leaves import leaves_of
+from pytest_compileguard.parity.reference import within_precision
+from pytest_compileguard.parity.side import Side
+from pytest_compileguard.shadow.call import ShadowCall
+
+
+def why_not_isolated(expected: Side, made: ShadowCall) -> str | None:
+    """Say what the eager copy does other than the real call: then it proves nothing of it."""
+    if type(expected.error) is not type(made.error):
+        return (
+            f"a copy of the call {_outcome(expected.error)} where the call itself "
+            f"{_outcome(made.error)}: the target can't be isolated"
+        )
+    if differs := copy_differs(expected, made):
+        return (
+            f"a copy of the call computes something else ({differs}): the target can't be "
+            "isolated; it may keep state in globals or classes that are not copied"
+        )
+    return None
+
+
+def _outcome(error: Exception | None) -> str:
+    return "returns" if error is None else f"raises {type(error).__name__} ({error})"
+
+
+def copy_differs(expected: Side, made: ShadowCall) -> str | None:
+    """Say where the eager copy differs from the real call: then it proves nothing of it."""
+    if made.error is not None:
+        return None
+    real = leaves_of(made.value, "output", objects=True)
+    if [leaf.path for leaf in real] != [leaf.path for leaf in expected.outputs]:
+        return "its result has another structure"
+    for own, copied in zip(real, expected.outputs, strict=True):
+        found = None
+        with contextlib.suppress(IncomparableError):
+            found = compare(copied.value, own.value, Tolerance(None, None), form=False)
+        inexact = (
+            found is not None and found.kind == "value" and isinstance(own.value, torch.Tensor)
+        )
+        if inexact and within_precision(copied.value.detach(), own.value.detach()):
+            continue  # some kernels add in another order each time
+        if found is not None:
+            return f"{own.path}: {found.message}".replace("compiled", "the copy").replace(
+                "eager", "the call"
+            )
+    return None

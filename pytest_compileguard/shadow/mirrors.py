@@ -1,0 +1,38 @@
+"""Makes the three mirrors of a target: for a snapshot, the eager side and the compiled side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pytest_compileguard import dynamo
+from pytest_compileguard.isolation.mirror import Mirror
+from pytest_compileguard.target import argument_names
+
+Mirrors = tuple[Mirror, Mirror, Mirror]
+
+
+def make_mirrors(
+    target: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    *,
+    copies_gradients: bool,
+) -> Mirrors:
+    """Make those of a target that is called so.
+
+    Parameters are shared with the target, unless it holds an optimizer.
+    """
+    probe = Mirror(share_parameters=True, compiled_form=dynamo.compiled_form)
+    probe.target(target)
+    probe.arguments(args, kwargs, argument_names(target, len(args)))
+
+    def make(*, compiles: bool = False) -> Mirror:
+        return Mirror(
+            share_parameters=not probe.holds_optimizer,
+            copies_gradients=copies_gradients,
+            compiled_form=dynamo.compiled_form,
+            compiles=compiles,
+        )
+
+    return make(), make(), make(compiles=True)
