@@ -12,7 +12,6 @@ from pytest_compileguard.isolation import snapshot
 from pytest_compileguard.isolation.functions import stateful_names
 from pytest_compileguard.isolation.snapshot import MISSING
 from pytest_compileguard.observation import Mismatch
-from pytest_compileguard.parity.quiet import WRONG_BY_FLOAT64
 from pytest_compileguard.reproduction.importing import Place, place_of
 from pytest_compileguard.shadow.call import ComparedCall
 from pytest_compileguard.target import plain_functions
@@ -98,7 +97,7 @@ def why_unshown(mismatches: Sequence[Mismatch], unsaved: Sequence[str]) -> str:
 
 
 def _why_unshown(mismatch: Mismatch, unsaved: Sequence[str]) -> str:
-    if WRONG_BY_FLOAT64 in mismatch.message:
+    if mismatch.by_float64:
         return "it has no float64 reference, which alone tells them from rounding"
     # A global of the target's own file goes by its bare name.
     names = (*unsaved, *(name.rpartition(".")[2] for name in unsaved))
