@@ -61,7 +61,7 @@ UNTRACED = "Dynamo can't trace"
 _UNTRACED_NAME = re.compile(r"not know how to trace [^`.]*`([^`]+)`")
 _DISABLED_NAME = re.compile(r"Skip \w+ function `?<function (\S+) at 0x")
 _REMOVE_DISABLE = "Remove the `torch.compiler.disable` call"
-_DETAIL = re.compile(r"^(Explanation|Hint): (.*)$")
+_DETAIL = re.compile(r"^(Explanation|Hint|Caused by): (.*)$")
 
 
 def plain_function(name: str) -> str:

@@ -9,7 +9,7 @@ recompile. All of these are one site: the number is that of the places to be edi
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -40,6 +40,7 @@ WRAPPER_FILE = "external_utils.py"
 """Holds the frame that torch puts around a module whose class is torch's own, and around what
 is disabled."""
 _STACK_LINE = re.compile(r"Line: (?P<line>\d+), Name: (?P<name>.+?), Filename: (?P<file>.+)")
+_BREAK = "dynamo_graph_break_reason"
 _LIMIT = re.compile(r"(?:recompile|cache[ _]?size)[ _]?limit", re.IGNORECASE)
 
 
@@ -86,6 +87,7 @@ def read_trace(events: Sequence[TraceEvent], *, target: str, dynamic: bool | Non
     graph_ids = tuple(cid for cid in graphs if cid not in failed)
     limit = {cid for cid, e in failed.items() if _LIMIT.search(_failure(e.metrics or {}))}
     given_up = [e for cid, e in failed.items() if cid not in limit]
+    given_up += _left_at_a_break(events, failed)
     breaks = _distinct_breaks(events, limit, frames)
     recompiles = _recompiles(events, frames, graphs, limit, dynamic=dynamic)
     return TraceFacts(
@@ -103,6 +105,21 @@ def read_trace(events: Sequence[TraceEvent], *, target: str, dynamic: bool | Non
     )
 
 
+def _left_at_a_break(events: Iterable[TraceEvent], failed: Container[str]) -> list[TraceEvent]:
+    """Find frames that were given up though nothing says so: torch 2.9 only has no guards of them.
+
+    A frame without any tensor operation has none either, but no break.
+    """
+    broken = {e.compile_id for e in events if e.artifact == _BREAK}
+    return [
+        event
+        for event in events
+        if event.compile_id in broken
+        and event.compile_id not in failed
+        and (event.metrics or {}).get("guard_count", 0) is None
+    ]
+
+
 def _distinct_breaks(
     events: Iterable[TraceEvent], limit: set[str], frames: dict[str, Frame]
 ) -> tuple[BreakEvent, ...]:
@@ -112,7 +129,7 @@ def _distinct_breaks(
     """
     found: dict[tuple[str, tuple[str, int, str]], BreakEvent] = {}
     for event in events:
-        if event.artifact != "dynamo_graph_break_reason" or event.compile_id in limit:
+        if event.artifact != _BREAK or event.compile_id in limit:
             continue
         frame = frames.get(event.compile_id)
         parsed = read_break(event.payload, call=event.call, frame=frame.name if frame else "?")

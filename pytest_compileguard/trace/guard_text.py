@@ -35,7 +35,10 @@ _RANGE = re.compile(
 _TYPE = re.compile(
     r"expected type of '(?P<name>.+?)' to be (?P<before>.+?), '? ?but found (?P<after>.+)$"
 )
-_TYPE_ID = re.compile(r"___check_type_id\((?P<name>.+?), \d+\), type=<class '(?P<before>.+?)'>")
+# Torch 2.9 does not say which type it was.
+_TYPE_ID = re.compile(
+    r"___check_type_id\((?P<name>.+?), \d+\)(?:, type=<class '(?P<before>.+?)'>)?"
+)
 _RELATION = re.compile(
     r"^(?P<name>[^=!<>]+?) (?P<relation>==|!=|<=|>=|<|>|is not|is) (?P<before>.+)$"
 )
@@ -206,8 +209,9 @@ def _read_type_id(text: str) -> GuardFailure | None:
     match = _TYPE_ID.search(text)
     if not match:
         return None
-    subject, before = f"type of {subject_name(match['name'])}", match["before"]
-    told = f"type({match['name']}) is {before}"  # without the address, which no two runs share
+    subject, before = f"type of {subject_name(match['name'])}", match["before"] or ""
+    # Without the address, which no two runs share.
+    told = f"type({match['name']}) is {before or 'what it was'}"
     return GuardFailure(text=told, subject=subject, before=before, after="", kind="other")
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import RunSuite
+from tests.dynamo.torch_versions import BEFORE_2_11
 
 CASES = sorted((Path(__file__).parents[1] / "cases").glob("*.py"))
 
@@ -84,7 +85,8 @@ def test_true_values(path: Path, run_suite: RunSuite) -> None:
         site = check["graph_breaks"][0]
         assert site["line"] == line
         assert truth["graph_break_hint"] in site["source"]
-        assert site["reason"] == truth["graph_break_reason"]
+        if not BEFORE_2_11:  # which words other reasons
+            assert site["reason"] == truth["graph_break_reason"]
         assert site["id"].startswith("GB")
     if hint := truth.get("recompile_hint"):
         assert any(hint in recompile["guard"] for recompile in check["recompiles"])

@@ -18,6 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from tests.conftest import RunSuite
 from tests.dynamo import break_functions
 from tests.dynamo.checked import Checked, check
+from tests.dynamo.torch_versions import SILENT
 
 pytestmark = pytest.mark.usefixtures("compiler_loaded")
 
@@ -105,6 +106,9 @@ def test_no_tensor_operation(function: Callable[..., Any]) -> None:
 @pytest.mark.parametrize("name", ("loop_gb", "try_gb", "with_custom", "generator", "skipped_step"))
 def test_break_where_dynamo_cannot_resume(name: str) -> None:
     seen = check(getattr(break_functions, name), (X,))
+    if name in SILENT:
+        fails(seen, "the target was traced")
+        return
     (site,) = seen.facts.break_sites
 
     fails(seen, "frame skipped", site.reason, f"break_functions.py:{site.line}")
@@ -255,7 +259,12 @@ def test_function_that_only_calls_a_disabled_one() -> None:
 
 
 def test_target_marked_as_disabled() -> None:
-    fails(check(disabled, (X,)), "the target is marked with torch.compiler.disable")
+    seen = check(disabled, (X,))
+    marked = "the target is marked with torch.compiler.disable"
+    if seen.facts.graphs:  # torch before 2.11 compiles it all the same
+        assert (seen.verdict.outcome, marked in seen.told) == ("failed", True)
+    else:
+        fails(seen, marked)
 
 
 @pytest.mark.parametrize("make", (lambda: nn.Sequential(nn.Linear(4, 4)), lambda: nn.Linear(4, 4)))

@@ -90,7 +90,10 @@ def test_compiled_is_held_against_eager_all_the_same() -> None:
         del inputs
         return lambda *args: [out * 2 for out in graph(*args)]
 
-    checked = check(nn.functional.silu, INPUTS, reference=nn.functional.silu, backend=wrong)
+    def silu(x: torch.Tensor) -> torch.Tensor:
+        return nn.functional.silu(x)
+
+    checked = check(silu, INPUTS, reference=nn.functional.silu, backend=wrong)
     assert {m.against for m in parity_of(checked).mismatches} == {"eager", "reference"}
     assert "compiled differs from eager in 1 of 1 call, and the reference in 1 of" in checked.told
     departure = parity_of(checked).departure

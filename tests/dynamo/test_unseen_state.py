@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from tests.dynamo.checked import Checked, check
+from tests.dynamo.torch_versions import MISCOMPILED
 
 pytestmark = pytest.mark.usefixtures("compiler_loaded")
 
@@ -270,10 +271,6 @@ STATEFUL: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
 def told(made: Made) -> Checked:
     target, calls = made
     return check(target, *calls, backend="eager")
-
-
-MISCOMPILED = ("class attributes",) if torch.__version__ < "2.12" else ()
-"""That torch has no guard on them: compiled code keeps what it read when it was traced."""
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -1,0 +1,16 @@
+"""What older torch does otherwise or tells less of, each as it was seen to."""
+
+from __future__ import annotations
+
+import torch
+
+TORCH = tuple(int(part) for part in torch.__version__.split(".")[:2])
+BEFORE_2_11 = TORCH < (2, 11)
+SILENT = ("generator", "skipped_step") if BEFORE_2_11 else ()
+"""Functions of whose frame it does not say that it gives them up."""
+AUTOCAST = "autocast" if BEFORE_2_11 else "autocast(cpu)_enabled"
+"""What it says has changed if autocast did."""
+INT_TO_FLOAT = "type of factor" if BEFORE_2_11 else "type of factor int -> float"
+"""What it says of an argument of another type."""
+MISCOMPILED = ("class attributes",) if TORCH < (2, 12) else ()
+"""It has no guard on them: compiled code keeps what it read when it was traced."""
