@@ -10,13 +10,13 @@ import msgspec
 from pytest_compileguard import dynamo
 from pytest_compileguard.allowance import allowed_sites
 from pytest_compileguard.code_origin import is_rewritten_assert, is_users, origin
+from pytest_compileguard.fallbacks import fallbacks_of
 from pytest_compileguard.observation import (
     BreakSite,
     CacheState,
     CodeLine,
     CompileObservation,
     Fallback,
-    FallbackKind,
 )
 from pytest_compileguard.plan import OWN_BACKEND, Plan
 from pytest_compileguard.shadow.call import ShadowCall
@@ -25,15 +25,6 @@ from pytest_compileguard.trace.code_digest import graph_codes
 from pytest_compileguard.trace.compiles import WRAPPER_FILE, TraceFacts, read_trace
 from pytest_compileguard.trace.event import TraceEvent
 from pytest_compileguard.trace.inductor import ON_CPU, cudagraph_skips, fused_kernels, kernel_names
-
-_NEVER_LOOKED = (
-    "Dynamo never looked at the target: a generator, a builtin, code that it always skips, or "
-    "a module of one of torch's own classes that is compiled in place (use torch.compile)"
-)
-_IN_BLOCK = (
-    "call what is compiled within the block, and check that it is compiled: that nothing turns "
-    "torch.compile off, and that no eager copy is called"
-)
 
 
 def gather_facts(
@@ -60,7 +51,7 @@ def gather_facts(
         break_sites=sites,
         break_events=facts.break_events + len(lost),
         recompiles=facts.recompiles,
-        fallbacks=tuple(_defined(f, definition) for f in _fallbacks(calls, facts, events)),
+        fallbacks=tuple(_defined(f, definition) for f in fallbacks_of(calls, facts, events)),
         limit_hit=facts.limit_hit,
         compile_time_s=facts.compile_time_s,
         kernels=sum(c.kernels for c in moved),
@@ -153,88 +144,6 @@ def _error(calls: Sequence[ShadowCall]) -> tuple[str | None, str]:
     return None, ""
 
 
-def _fallbacks(
-    calls: Sequence[ShadowCall], facts: TraceFacts, events: Sequence[TraceEvent]
-) -> tuple[Fallback, ...]:
-    # Where compiling failed with an error, that is told, not the frame it failed in.
-    failed = {call.index for call in calls if call.compile_error}
-    found = [skip for skip in facts.skipped if skip.call not in failed]
-    # What the call itself raises, and Dynamo met first, is no way back to eager.
-    raising = {call.index for call in calls if call.error is not None}
-    found += [frame for frame in facts.raised if frame.call not in failed | raising]
-    if facts.limit_hit:
-        found.append(_limit_hit(facts))
-    eager = [c for c in calls if c.trace and _ran_eager(c, facts)]
-    hindrances = sorted({text for call in calls for text in call.hindrances})
-    if not facts.graph_ids and not failed:
-        if hindrances:
-            found += [_whole("nothing_compiled", None, reason) for reason in hindrances]
-        elif not found:
-            reason, remedy = _why_nothing(calls, events, facts)
-            found.append(_whole("nothing_compiled", None, reason, remedy))
-    elif eager:
-        which = ", ".join(str(call.index + 1) for call in eager)
-        reason = f"{len(eager)} of {len(calls)} calls ran no compiled code: {which}"
-        reason += f" ({'; '.join(hindrances)})" if hindrances else ""
-        found.append(_whole("ran_eager", eager[0].index, reason))
-    elif hindrances:
-        # A foreign stance hides recompiles even where code was compiled before.
-        found += [_whole("hindered", None, text) for text in hindrances]
-    return tuple(found)
-
-
-def _ran_eager(call: ShadowCall, facts: TraceFacts) -> bool:
-    if call.trace is None or call.compile_error is not None or call.error is not None:
-        return False
-    regions = call.trace.regions
-    return regions is not None and not set(regions) & set(facts.graph_ids)
-
-
-def _limit_hit(facts: TraceFacts) -> Fallback:
-    refused = [r for r in facts.recompiles if r.refused]
-    first = refused[0] if refused else None
-    return Fallback(
-        kind="limit_hit",
-        call=first.call if first else None,
-        frame=first.frame if first else "?",
-        file=first.file if first else "?",
-        line=first.line if first else 0,
-        reason="torch's recompile limit was reached; from then on the frame runs eager",
-    )
-
-
-def _whole(kind: FallbackKind, call: int | None, reason: str, remedy: str = "") -> Fallback:
-    return Fallback(kind=kind, call=call, frame="", file="", line=0, reason=reason, remedy=remedy)
-
-
-def _why_nothing(
-    calls: Sequence[ShadowCall], events: Sequence[TraceEvent], facts: TraceFacts
-) -> tuple[str, str]:
-    """Say why there is no graph, and what to do where that is not what mostly helps."""
-    if errors := _errors_of_all(calls):
-        which = "the call" if len(calls) == 1 else "each call"
-        reason = f"{which} raised {errors} on both sides before anything was compiled"
-        return reason, "add a call that returns: of compiled code that never ran, nothing is known"
-    if facts.break_events:
-        return (
-            "the target was traced, but no tensor operation stands before or after its break",
-            "",
-        )
-    if any(event.metrics for event in events):
-        return "the target was traced, but it has no tensor operation that could be compiled", ""
-    if all(call.inputs is None for call in calls):
-        return "nothing compiled ran in the block", _IN_BLOCK
-    return _NEVER_LOOKED, ""
-
-
-def _errors_of_all(calls: Sequence[ShadowCall]) -> str:
-    """Name the errors that all calls raise, compiled as eager; empty if one does not."""
-    alike = (call.error and call.parity and not call.parity.mismatches for call in calls)
-    if not all(alike):
-        return ""
-    return " or ".join(dict.fromkeys(type(call.error).__name__ for call in calls))
-
-
 def _disagreements(calls: Sequence[ShadowCall], facts: TraceFacts) -> tuple[str, ...]:
     found = []
     foreign = {cid: None for call in calls if call.trace for cid in call.trace.foreign}
@@ -243,7 +152,8 @@ def _disagreements(calls: Sequence[ShadowCall], facts: TraceFacts) -> tuple[str,
         return (f"{left_out}; whether the target made it do so can't be told",)
     moved = [call.counters for call in calls if call.counters]
     counted = sum(c.unique_graphs for c in moved)
-    if counted != len(facts.graph_ids):
+    # Torch counts a graph once its backend made code of it; the guards of that may fail yet.
+    if not 0 <= counted - len(facts.graph_ids) <= facts.failed_graphs:
         found.append(f"the trace has {len(facts.graph_ids)} graphs, torch's counter {counted}")
     breaks = sum(c.graph_breaks for c in moved)
     if breaks and not facts.break_events and not facts.recompiles:

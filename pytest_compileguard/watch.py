@@ -7,6 +7,7 @@ is not reset: code that was compiled before the block may run in it, and counts 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterable, Iterator, Sequence
 from types import CodeType, TracebackType
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ from pytest_compileguard.errors import CompileGuardError
 from pytest_compileguard.facts import gather_facts
 from pytest_compileguard.finding import Artifacts
 from pytest_compileguard.isolation.quiet import silenced
-from pytest_compileguard.observation import CompileObservation, NotObserved, Observation
+from pytest_compileguard.observation import CompileObservation, Fallback, NotObserved, Observation
 from pytest_compileguard.plan import Plan
 from pytest_compileguard.shadow.call import ShadowCall
 from pytest_compileguard.trace.graph_text import device_type
@@ -27,6 +28,20 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 _ONLY_WATCHED = NotObserved(reason="the block was only watched")
+
+
+def _compiled_in(trace: dynamo.CallTrace | None) -> set[str]:
+    """Compile ids that began in the block; one whose backward alone is compiled in it did not."""
+    return {event.compile_id for event in trace.events if event.metrics} if trace else set()
+
+
+def _with_reused(fallbacks: Iterable[Fallback], hindrances: Sequence[str]) -> Iterator[Fallback]:
+    """Leave out that nothing was compiled, but not what hinders that: it hides recompiles."""
+    for fallback in fallbacks:
+        if fallback.kind != "nothing_compiled":
+            yield fallback
+        elif fallback.reason in hindrances:
+            yield msgspec.structs.replace(fallback, kind="hindered")
 
 
 class WatchedBlock:
@@ -53,9 +68,10 @@ class WatchedBlock:
             return NotObserved(reason=self._refused)
         facts = gather_facts([self._made], self.plan, target=self.plan.name)
         ran = set((self._made.trace and self._made.trace.regions) or ())
-        new = {event.compile_id for event in self._made.trace.events} if self._made.trace else set()
-        reused = len(ran - new)
-        fallbacks = tuple(f for f in facts.fallbacks if not reused or f.kind != "nothing_compiled")
+        reused = len(ran - _compiled_in(self._made.trace))
+        fallbacks = facts.fallbacks
+        if reused:
+            fallbacks = tuple(_with_reused(fallbacks, self._made.hindrances))
         return msgspec.structs.replace(facts, reused_graphs=reused, fallbacks=fallbacks)
 
     def __enter__(self) -> Self:

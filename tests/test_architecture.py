@@ -69,6 +69,7 @@ ROOMS: dict[str, Room] = {
     "reproduction": Room(torch="yes"),
     "artifacts": Room(torch="via"),
     "shadow/both_sides": Room(torch="yes"),
+    "fallbacks": Room(torch="via"),
     "facts": Room(torch="via"),
     "watch": Room(torch="via"),
     "timing/stats": Room(),

@@ -13,6 +13,7 @@ from pytest_compileguard.dynamo.counters import Counters, LostBreak, counters, l
 from pytest_compileguard.dynamo.first_use import caches_disabled, use_backend_once
 from pytest_compileguard.dynamo.listening import configured, tracing, watching
 from pytest_compileguard.dynamo.optimizers import make_capturable
+from pytest_compileguard.dynamo.refusals import LOOKS_UP_NEW_FRAMES
 from pytest_compileguard.dynamo.regions import CallTrace, probing
 from pytest_compileguard.dynamo.self_test import ensure_understood
 from pytest_compileguard.dynamo.stages import (
@@ -37,6 +38,7 @@ from pytest_compileguard.dynamo.trace_file import trace_lines
 __all__ = [
     "EAGER_RANDOM_NUMBERS",
     "INDUCTOR_TRIALS",
+    "LOOKS_UP_NEW_FRAMES",
     "STAGES",
     "CallTrace",
     "Counters",

@@ -13,6 +13,7 @@ import torch._inductor.config
 import torch._logging._internal
 import torch.compiler.config
 
+from pytest_compileguard.dynamo.refusals import refused_frames
 from pytest_compileguard.dynamo.regions import CallTrace, regions
 from pytest_compileguard.trace.event import TraceEvent
 
@@ -116,6 +117,7 @@ def tracing(call: int, own_ids: set[str], *, keeps_records: bool = False) -> Ite
 def watching(*, keeps_records: bool = False) -> Iterator[CallTrace]:
     """Observe all that is compiled inside, by any thread, with the compiler as it stands."""
     with _listening(CallTrace(0, keeps_records=keeps_records), None) as trace:
+        trace.refused_before = refused_frames()
         yield trace
 
 

@@ -19,6 +19,7 @@ from pytest_compileguard.findings.baseline_advice import (
 from pytest_compileguard.findings.baseline_speed import timing_findings
 from pytest_compileguard.findings.breaks import NEW, site_lines
 from pytest_compileguard.findings.compilation import compile_problem
+from pytest_compileguard.findings.limit import uncompiled_text
 from pytest_compileguard.findings.recompile_text import recompile_lines
 from pytest_compileguard.findings.speed import disturbed_text
 from pytest_compileguard.findings.wording import counted
@@ -47,7 +48,7 @@ def baseline_findings(
     """Compare with the baseline, facts and timing apart; not where all is being recorded."""
     seen = observation.compile
     if isinstance(seen, NotObserved) or compile_problem(seen) is not None:
-        return (unchecked("baseline", "nothing was compiled"),)
+        return (unchecked("baseline", uncompiled_text(seen)),)
     if isinstance(baseline, NotObserved):
         return (unchecked("baseline", baseline.reason),)
     if baseline.facts is None and baseline.timing is None:

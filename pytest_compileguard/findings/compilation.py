@@ -138,7 +138,8 @@ def _not_compiled_remedy(seen: CompileObservation) -> str:
     # A break or a skipped frame is the cause, and is shown with advice of its own.
     if own := [f.remedy for f in seen.fallbacks if f.kind == "nothing_compiled" and f.remedy]:
         return own[0]
-    explained = seen.break_sites or any(f.kind in _EXPLAINING for f in seen.fallbacks)
+    # As is code that ran eager for a reason of its own.
+    explained = seen.break_sites or any(f.kind in _EXPLAINING or f.remedy for f in seen.fallbacks)
     return "" if explained else _LOOK_FOR_SWITCH
 
 
@@ -168,18 +169,17 @@ def _fallbacks(plan: Plan, seen: CompileObservation, *, compiled: bool) -> Findi
         observed=len(shown),
         limit=0,
         evidence=(*_fallback_lines(shown), *recompile_lines(refused)),
-        remedy=_fallback_remedy(plan, refused, list(kinds)),
+        remedy=_fallback_remedy(plan, refused, shown),
     )
     return placed(finding, shown)
 
 
-def _fallback_remedy(
-    plan: Plan, refused: Sequence[Recompile], kinds: Sequence[FallbackKind]
-) -> str:
+def _fallback_remedy(plan: Plan, refused: Sequence[Recompile], shown: Sequence[Fallback]) -> str:
     """Say what to change; where the recompile limit was hit, that is why calls ran eager."""
-    causes = [k for k in kinds if k != "ran_eager"] if "limit_hit" in kinds else kinds
+    limited = any(fallback.kind == "limit_hit" for fallback in shown)
+    causes = [f for f in shown if not (limited and f.kind == "ran_eager")]
     advice = [recompile_remedy(refused, plan.arguments)] if refused else []
-    advice += [_FALLBACK_REMEDIES[kind] for kind in causes]
+    advice += [f.remedy or _FALLBACK_REMEDIES[f.kind] for f in causes]
     return "\n".join(dict.fromkeys(text for text in advice if text))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from pytest_compileguard.finding import Finding, Status
-from pytest_compileguard.findings.limit import NOTHING_COMPILED
+from pytest_compileguard.findings.limit import uncompiled_text
 from pytest_compileguard.findings.wording import (
     bytes_text,
     counted,
@@ -57,7 +57,7 @@ def compile_time_findings(
     if limit is None:
         return ()
     finding = Finding(
-        metric="compile_time", status="not_checked", message=NOTHING_COMPILED, limit=limit
+        metric="compile_time", status="not_checked", message=uncompiled_text(seen), limit=limit
     )
     if isinstance(seen, NotObserved) or not compiled:
         return (finding,)

@@ -8,9 +8,21 @@ import msgspec
 
 from pytest_compileguard.finding import Finding
 from pytest_compileguard.findings.wording import edited_places, known_file
-from pytest_compileguard.observation import BreakSite, CompileObservation, Fallback, Recompile
+from pytest_compileguard.observation import (
+    BreakSite,
+    CompileObservation,
+    Fallback,
+    NotObserved,
+    Recompile,
+)
 
 NOTHING_COMPILED = "nothing was compiled"
+
+
+def uncompiled_text(seen: CompileObservation | NotObserved) -> str:
+    """Say why numbers of the compiler are not checked: other calls may have been compiled."""
+    partly = isinstance(seen, CompileObservation) and seen.error is not None and seen.graphs > 0
+    return "not every call could be compiled" if partly else NOTHING_COMPILED
 
 
 def placed(finding: Finding, places: Sequence[BreakSite | Fallback | Recompile]) -> Finding:
@@ -35,6 +47,6 @@ def against_limit(
     if limit is not None and count > limit:
         return (replace(finding, status="failed", message=f"{count}, limit {limit}"),)
     if not compiled:
-        return (replace(finding, status="not_checked", message=NOTHING_COMPILED, remedy=""),)
+        return (replace(finding, status="not_checked", message=uncompiled_text(seen), remedy=""),)
     number = f"{count}, no limit" if limit is None else f"{count} of {limit}"
     return (replace(finding, message=f"{number} {finding.message}".strip(), remedy=""),)

@@ -57,7 +57,10 @@ _GROUP_REMEDY = (
 _OF_GROUP = re.compile(r"\bparam_groups\[\d+\]\['(\w+)'\]")
 _NUMBER = re.compile(r"-?(?:\d[\d_]*\.?\d*|\.\d+|inf|nan)(?:e[+-]?\d+)?j?")
 _RANGE = re.compile(r">= (-?\d+), <= (-?\d+)")
-_SIZE = re.compile(r"(?P<tensor>[A-Za-z_][\w.]*)\.size\((?P<index>\d+)\)")
+_SIZE = re.compile(r"(?P<tensor>argument \d+|[A-Za-z_][\w.\[\]'\"]*)\.size\((?P<index>\d+)\)")
+_MARK = "torch._dynamo.mark_dynamic"
+_KEPT_STATIC = re.compile(r"consider using (?P<setting>torch\._dynamo\.config\.\w+ = \w+)")
+"""Torch's advice where it specialises sizes on purpose, whatever is marked: those of parameters."""
 
 
 def recompile_phrase(recompile: Recompile) -> str:
@@ -113,18 +116,23 @@ def _group_remedy(recompile: Recompile) -> str:
 
 def _remedies(recompiles: Sequence[Recompile], arguments: CompileArguments) -> list[str]:
     of_sizes = [r for r in recompiles if r.kind in _SIZES and ".size(" in r.subject]
-    branching = [] if arguments.dynamic is False else [r for r in of_sizes if _is_branch(r)]
-    sized = [r for r in of_sizes if r not in branching]
+    static = [r for r in of_sizes if _KEPT_STATIC.search(r.guard)]
+    free = [r for r in of_sizes if r not in static]
+    values = [r for r in recompiles if r.kind == "value"]
+    branching = [] if arguments.dynamic is False else [r for r in free if _is_branch(r)]
+    sized = [r for r in free if r not in branching]
+    ranged = [r for r in values if _is_range(r)]
     remedies = [_size_remedy(sized, arguments, alone=len(recompiles) == 1)] if sized else []
-    remedies += dict.fromkeys(_branch_remedy(r) for r in branching)
+    remedies += dict.fromkeys(_static_remedy(r) for r in static)
+    remedies += dict.fromkeys(_branch_remedy(r) for r in (*branching, *ranged))
     if any(r.kind == "automatic_dynamic" and r not in of_sizes for r in recompiles):
         remedies.append(_NUMBER_REMEDY)
     if any(r.subject.startswith("type of ") for r in recompiles):
         remedies.append("pass values of one type in all calls")
     kinds = dict.fromkeys(recompile.kind for recompile in recompiles)
     remedies += [_REMEDIES[kind] for kind in kinds if kind in _REMEDIES]
-    values = dict.fromkeys(_value_kind(r) for r in recompiles if r.kind == "value")
-    remedies += [_VALUE_REMEDIES[kind] for kind in values]
+    value_kinds = dict.fromkeys(_value_kind(r) for r in values if r not in ranged)
+    remedies += [_VALUE_REMEDIES[kind] for kind in value_kinds]
     return remedies
 
 
@@ -136,10 +144,28 @@ def _size_remedy(sized: Sequence[Recompile], arguments: CompileArguments, *, alo
         )
     if any(_is_small(recompile) for recompile in sized):
         return "sizes 0 and 1 are always specialised: keep them apart, or pad them"
-    match = _SIZE.fullmatch(sized[0].subject)
-    target = f"({match['tensor']}, {match['index']})" if match else ""
-    mark = f"mark the dimension with torch._dynamo.mark_dynamic{target}"
+    named = (_mark(match) for r in sized if (match := _SIZE.fullmatch(r.subject)))
+    mark = next(filter(None, named), f"mark the dimension with {_MARK}(tensor, index)")
     return f"{mark}, or allow one with max_recompiles=1" if alone else mark
+
+
+def _mark(match: re.Match[str]) -> str:
+    """Say which dimension to mark; empty where only torch has a name for the tensor."""
+    tensor, index = match["tensor"], match["index"]
+    if tensor.startswith("___"):
+        return ""
+    if tensor.startswith("argument "):
+        return f"mark dimension {index} of {tensor} with {_MARK}(tensor, {index})"
+    return f"mark the dimension with {_MARK}({tensor}, {index})"
+
+
+def _static_remedy(recompile: Recompile) -> str:
+    match = _KEPT_STATIC.search(recompile.guard)
+    setting = match["setting"] if match else ""
+    return (
+        f"each size of {recompile.subject.rpartition('.size(')[0]} is compiled apart, as torch "
+        f"keeps it static: allow those in use with max_recompiles, or set {setting}"
+    )
 
 
 def _value_kind(recompile: Recompile) -> str:
@@ -155,6 +181,11 @@ def _value_kind(recompile: Recompile) -> str:
     return "other" if before else "number"
 
 
+def _is_range(recompile: Recompile) -> bool:
+    """Whether what was compiled holds for many values of a number."""
+    return recompile.before[:1] in ("<", ">", "!")
+
+
 def _is_branch(recompile: Recompile) -> bool:
     """Whether code asks for a size: what was compiled holds for a range, or for a relation."""
     before = recompile.before
@@ -165,7 +196,7 @@ def _is_branch(recompile: Recompile) -> bool:
 
 def _branch_remedy(recompile: Recompile) -> str:
     subject, before = recompile.subject, recompile.before
-    bounds = _bounds(before) if before.startswith((">", "<", "!")) else f"== {before}"
+    bounds = _bounds(before) if _is_range(recompile) else f"== {before}"
     return (
         f"code branches on {subject}: what was compiled holds while it is {bounds}; keep all calls "
         "on one side, take the branch out of the target, or allow one compile for each side with "

@@ -73,6 +73,10 @@ class TraceFacts(Record):
     """Frames whose compilation ended in an error that Dynamo hands on, unless told otherwise."""
     limit_hit: bool
     compile_time_s: float
+    failed: frozenset[str]
+    """Compile ids that left no code, for whatever reason."""
+    failed_graphs: int
+    """Those of them that had captured a graph."""
 
 
 def read_trace(events: Sequence[TraceEvent], *, target: str, dynamic: bool | None) -> TraceFacts:
@@ -102,6 +106,8 @@ def read_trace(events: Sequence[TraceEvent], *, target: str, dynamic: bool | Non
         raised=tuple(_swallowed(e, frames, events) for e in given_up if not _is_given_up(e)),
         limit_hit=bool(limit),
         compile_time_s=_compile_time_s(events),
+        failed=frozenset(failed),
+        failed_graphs=len(graphs.keys() & failed.keys()),
     )
 
 
@@ -261,11 +267,26 @@ def _recompiles(
             kind in {"size", "value"}
             and not reasons[0].subject.startswith("len(")
             and dynamic is not False
-            and became_dynamic(event.compile_id, graphs)
+            and _became_dynamic(event.compile_id, graphs, entries, reasons[0])
         ):
             kind = "automatic_dynamic"
         found.append(_recompile(event, frame, reasons, kind, refused=event.compile_id in limit))
     return tuple(found)
+
+
+def _became_dynamic(
+    compile_id: str, graphs: dict[str, int], entries: CacheEntries, reason: EntryReason
+) -> bool:
+    """Whether the new code takes other values, as no older one does.
+
+    Where no graph takes the value in, or there is none, the guards tell.
+    """
+    if became_dynamic(compile_id, graphs):
+        return True
+    frame, _, number = compile_id.partition("/")
+    older = (entries.frees(f"{frame}/{n}", reason.subject) for n in range(int(number or 0)))
+    expected_one = reason.before.isdigit()
+    return expected_one and entries.frees(compile_id, reason.subject) and not any(older)
 
 
 def _recompile(

@@ -32,6 +32,9 @@ _RANGE = re.compile(
     r"^(?:(?P<least>-?\d+) <= )?(?P<name>[^=!<>]+?)\.(?P<what>size|stride)\(\)\[(?P<index>\d+)\]"
     r"(?: (?P<compare><=|==|!=|<) (?P<most>-?\d+))?$"
 )
+_INTERVAL = re.compile(
+    r"^(?P<least>-?\d+) (?P<above><=?) (?P<name>[^=!<>]+?)(?: (?P<below><=?) (?P<most>-?\d+))?$"
+)
 _TYPE = re.compile(
     r"expected type of '(?P<name>.+?)' to be (?P<before>.+?), '? ?but found (?P<after>.+)$"
 )
@@ -46,6 +49,9 @@ _STATE = re.compile(r"GLOBAL_STATE changed: (?P<names>.+)")
 _REQUIRES_GRAD = re.compile(r"expected requires_grad=([01])")
 _DIMENSION = re.compile(r"\.(size|stride)\(\)\[(\d+)\]")
 _NESTED = re.compile(r"(?:^|\.)_(?:modules|parameters|buffers)\['([^']+)'\]")
+# Both may stand anywhere in an expression.
+_VARIABLE = re.compile(r"(?<![\w'\].])[LG]\['([^']+)'\]")
+_POSITION = re.compile(r"(?<![\w'\].])args\[(\d+)\]")
 # One line of ``dynamo_cpp_guards_str``, which draws a tree.
 _GUARD_LINE = re.compile(r"^[| ]*\+- [A-Z_]+: (.+)$")
 _COMPARED = re.compile(r"^(?:[=!<>]|is\b|$)")
@@ -110,7 +116,9 @@ def expected_values(guards: str) -> dict[str, str]:
             known = not is_compared(failure.before) and not _RELATIVE.search(failure.before)
             told = {failure.subject: failure.before} if known else {}
             for subject, value in {**told, **_of_tensor(match[1])}.items():
-                found.setdefault(subject, value)
+                # A later guard may hold a size that its tensor leaves free to one value.
+                if subject not in found or (found[subject] == FREE and value.isdigit()):
+                    found[subject] = value
     return found
 
 
@@ -137,12 +145,14 @@ def _numbers(text: str) -> list[str]:
 
 def subject_name(name: str) -> str:
     """Turn ``fn._modules['dropout'].training`` into ``dropout.training``, and the like."""
-    plain = re.sub(r"^(len\()?[LG]\['([^']+)'\]", r"\1\2", name.strip())
+    if name.strip()[:1] in ("'", '"'):  # a string that is compared with
+        return name.strip()
+    plain = _VARIABLE.sub(r"\1", name.strip())
     plain = re.sub(r"\.__dict__\['([^']+)'\]", r".\1", plain)
     plain = _NESTED.sub(lambda match: "." + match[1], plain)
     plain = _DIMENSION.sub(r".\1(\2)", plain)
     plain = re.sub(r"^(?:fn|___fn)\.", "", plain)
-    return re.sub(r"^args\[(\d+)\]", r"argument \1", plain.lstrip("."))
+    return _POSITION.sub(r"argument \1", plain.lstrip("."))
 
 
 def _without_source(reason: str) -> str:
@@ -156,7 +166,9 @@ def _read_mismatch(text: str) -> GuardFailure | None:
         return None
     subject, what = subject_name(match["name"]), match["what"]
     subject = f"{subject}.{what}({match['index']})" if match["index"] else f"{subject}.{what}"
-    before, after = (match["before"] or "").strip(), (match["after"] or "").strip().rstrip(".")
+    # Torch appends advice to some, after a full stop.
+    before, after = (match["before"] or "").strip(), (match["after"] or "").partition(". ")[0]
+    after = after.strip().rstrip(".")
     if flag := _REQUIRES_GRAD.search(text):
         before, after = ("True", "False") if flag[1] == "1" else ("False", "True")
     kind = _PLAIN_KINDS.get(what, "other")
@@ -176,6 +188,23 @@ def _read_range(text: str) -> GuardFailure | None:
         before=", ".join(bounds),
         after="",
         kind=_PLAIN_KINDS[what],
+    )
+
+
+def _read_interval(text: str) -> GuardFailure | None:
+    """Read ``0 <= i <= 4``: torch bounds numbers, and what is made of them, from both sides."""
+    match = _INTERVAL.match(text)
+    if not match:
+        return None
+    subject = subject_name(match["name"])
+    bounds = [f"{match['above'].replace('<', '>')} {match['least']}"]
+    bounds += [f"{match['below']} {match['most']}"] if match["below"] else []
+    return GuardFailure(
+        text=text,
+        subject=subject,
+        before=", ".join(bounds),
+        after="",
+        kind=_relation_kind(text, subject, match["least"]),
     )
 
 
@@ -243,6 +272,7 @@ def _relation_kind(text: str, subject: str, before: str) -> RecompileKind:
 _READERS = (
     _read_mismatch,
     _read_range,
+    _read_interval,
     _read_state,
     _read_type,
     _read_type_id,

@@ -50,6 +50,11 @@ class CacheEntries:
         telling = min(reasons, key=lambda reason: self._familiarity(reason, entries))
         return (telling, *(reason for reason in reasons if reason is not telling))
 
+    def frees(self, compile_id: str, subject: str) -> bool:
+        """Whether a size or number may have any value in the code of this compile."""
+        is_input = subject in self._numbers.get(compile_id, {})
+        return is_input and self._expected(compile_id).get(subject, FREE) == FREE
+
     def _keep(self, compile_id: str, reasons: Iterable[EntryReason]) -> None:
         """Note what entries expect, the new one too, of what their guards may not tell."""
         for reason in reasons:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from pytest_compileguard.spec import CompileCheck
 from tests.conftest import RunSuite
 from tests.dynamo import break_functions
 from tests.dynamo.checked import Checked, check
@@ -432,3 +433,37 @@ def test_an_error_path_alone_is_told_as_such() -> None:
     fails(seen, "each call raised RuntimeError on both sides before anything was compiled")
     assert "add a call that returns" in seen.told
     assert "no tensor operation" not in seen.told
+
+
+def written_and_added(a: Tensor, b: Tensor) -> Tensor:
+    return a.mul_(2) + b
+
+
+def fails_for_three(gm: Any, inputs: Any) -> Any:
+    if any(isinstance(x, Tensor) and x.shape == (3,) for x in inputs):
+        raise RuntimeError("not three")
+    return gm
+
+
+@pytest.mark.parametrize("sizes", ((2, 3), (3, 2)))
+def test_one_call_that_fails_to_compile_is_not_told_as_nothing_compiled(
+    sizes: tuple[int, ...],
+) -> None:
+    calls = ((torch.ones(n), torch.ones(n)) for n in sizes)
+    spec = CompileCheck(backend=fails_for_three, dynamic=False, max_graph_breaks=0)
+    seen = check(written_and_added, *calls, spec=spec, max_compile_time_s=9)
+
+    assert seen.facts.graphs == 1
+    assert "not three" in seen.told
+    assert "nothing was compiled" not in seen.told
+    assert "graph breaks (not every call could be compiled)" in seen.told
+
+
+def test_marked_size_that_code_specialises_leaves_the_numbers_trusted() -> None:
+    x = torch.ones(3)
+    torch._dynamo.mark_dynamic(x, 0)
+    seen = check(lambda x: x.sin() if x.shape[0] == 3 else x.cos(), (x,))
+
+    assert "ConstraintViolationError" in seen.told
+    assert "can't be trusted" not in seen.told
+    assert seen.facts.unreliable == ()

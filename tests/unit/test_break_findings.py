@@ -200,7 +200,7 @@ def test_a_guard_that_tells_less_is_quoted(changes: dict[str, str], text: str) -
         (
             {"kind": "size", "subject": "argument 0.size(1)"},
             (
-                "mark the dimension with torch._dynamo.mark_dynamic, "
+                "mark dimension 1 of argument 0 with torch._dynamo.mark_dynamic(tensor, 1), "
                 "or allow one with max_recompiles=1"
             ),
         ),
