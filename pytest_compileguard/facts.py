@@ -156,7 +156,7 @@ def _disagreements(calls: Sequence[ShadowCall], facts: TraceFacts) -> tuple[str,
     if not 0 <= counted - len(facts.graph_ids) <= facts.failed_graphs:
         found.append(f"the trace has {len(facts.graph_ids)} graphs, torch's counter {counted}")
     breaks = sum(c.graph_breaks for c in moved)
-    if breaks and not facts.break_events and not facts.recompiles:
+    if breaks and not facts.break_sites and not facts.recompiles:
         found.append(f"the trace has no graph break, torch's counter {breaks}")
     if blind := [str(c.index + 1) for c in calls if _is_blind(c)]:
         found.append(

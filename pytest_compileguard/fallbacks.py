@@ -116,7 +116,7 @@ def _why_nothing(
         which = "the call" if len(calls) == 1 else "each call"
         reason = f"{which} raised {errors} on both sides before anything was compiled"
         return reason, "add a call that returns: of compiled code that never ran, nothing is known"
-    if facts.break_events:
+    if facts.break_sites:
         return (
             "the target was traced, but no tensor operation stands before or after its break",
             "",

@@ -63,7 +63,7 @@ FACTS: tuple[Metric, ...] = (
         label="break events",
         better="lower",
         policy="gate",
-        meaning="frames split by those breaks, counted once for each caller",
+        meaning="frames split by those breaks when first compiled, once for each caller",
     ),
     Metric(
         name="recompiles",

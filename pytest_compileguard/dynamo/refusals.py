@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
-
 import torch
 import torch._dynamo.utils
 
 from pytest_compileguard.observation import CodeLine
 from pytest_compileguard.trace.break_text import plain_function
+from pytest_compileguard.trace.compiles import RECOMPILE_LIMIT
 
-LIMIT = re.compile(r"(?:recompile|cache[ _]?size)[ _]?limit", re.IGNORECASE)
 LOOKS_UP_NEW_FRAMES = tuple(map(int, torch.__version__.split(".")[:2])) < (2, 13)
 """Whether torch looks for code of frames too that it meets for the first time, of which it never
 compiles some: then a look-up in vain alone says nothing."""
@@ -32,6 +30,6 @@ def refused_frames() -> tuple[CodeLine, ...]:
                 source="",
                 role="definition",
             )
-        if frame in known and LIMIT.search(f"{metrics.fail_type}: {metrics.fail_reason}"):
+        if frame in known and RECOMPILE_LIMIT.search(f"{metrics.fail_type}: {metrics.fail_reason}"):
             found[known[frame]] = None
     return tuple(found)

@@ -104,12 +104,17 @@ def _notes(seen: CompileObservation, breaks: int, allowed: int) -> list[str]:
     """Say the numbers that other tools would call graph breaks, where they differ."""
     notes = [f"{allowed} allowed"] if allowed else []
     if seen.break_events != breaks + allowed:
-        notes.append(counted(seen.break_events, "break event"))
+        notes.append(f"{counted(seen.break_events, 'break event')}{_met_later(seen)}")
     explained = max(seen.graphs - 1, 0)
     # A recompile adds graphs that no break made: `explain`, which calls once, has none of them.
     if explained != breaks + allowed and not completed_recompiles(seen):
         notes.append(f"explain-style {explained}")
     return notes
+
+
+def _met_later(seen: CompileObservation) -> str:
+    later = sum(site.events == 0 for site in seen.break_sites)
+    return f", and {counted(later, 'break')} met by recompiles only" if later else ""
 
 
 def _remedy(sites: Sequence[BreakSite]) -> str:

@@ -22,7 +22,8 @@ class BreakSite(Record):
     hint: str
     """Torch's explanation and hints in one line; empty if it gives none."""
     events: int
-    """How many frames were split by it, echoes included."""
+    """How many frames were split by it when they were first compiled, echoes included; 0: only
+    recompiles meet it."""
     call: int
     """Call of the sequence at which it was first seen."""
     allowed: bool = False

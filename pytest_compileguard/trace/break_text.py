@@ -36,6 +36,8 @@ class BreakEvent(Record):
     """Where the place is in code of others: the user's line that leads to it."""
     call_chain: tuple[CodeLine, ...] = ()
     """All lines of the user's that lead to it, innermost first."""
+    of_first_compile: bool = True
+    """Whether the first compile of the frame meets it, and not a recompile alone."""
 
     @property
     def site(self) -> tuple[str, int, str]:
@@ -111,7 +113,7 @@ def read_break(payload: str, *, call: int, frame: str) -> BreakEvent | None:
 
 def merged_sites(events: Sequence[BreakEvent]) -> tuple[BreakSite, ...]:
     """Merge break events into the places where they happen, in the order of appearance."""
-    total = Counter(event.site for event in events)
+    total = Counter(event.site for event in events if event.of_first_compile)
     first: dict[tuple[str, int, str], BreakEvent] = {}
     for event in events:
         first[event.site] = with_callers(first.get(event.site, event), [event])

@@ -41,7 +41,7 @@ WRAPPER_FILE = "external_utils.py"
 is disabled."""
 _STACK_LINE = re.compile(r"Line: (?P<line>\d+), Name: (?P<name>.+?), Filename: (?P<file>.+)")
 _BREAK = "dynamo_graph_break_reason"
-_LIMIT = re.compile(r"(?:recompile|cache[ _]?size)[ _]?limit", re.IGNORECASE)
+RECOMPILE_LIMIT = re.compile(r"(?:recompile|cache[ _]?size)[ _]?limit", re.IGNORECASE)
 
 
 class Frame(Record):
@@ -89,7 +89,7 @@ def read_trace(events: Sequence[TraceEvent], *, target: str, dynamic: bool | Non
     graphs = free_inputs(events)
     failed = {e.compile_id: e for e in events if e.metrics and _failure(e.metrics)}
     graph_ids = tuple(cid for cid in graphs if cid not in failed)
-    limit = {cid for cid, e in failed.items() if _LIMIT.search(_failure(e.metrics or {}))}
+    limit = {cid for cid, e in failed.items() if RECOMPILE_LIMIT.search(_failure(e.metrics or {}))}
     given_up = [e for cid, e in failed.items() if cid not in limit]
     given_up += _left_at_a_break(events, failed)
     breaks = _distinct_breaks(events, limit, frames)
@@ -100,7 +100,7 @@ def read_trace(events: Sequence[TraceEvent], *, target: str, dynamic: bool | Non
         guards=sum(_of_each(events, graph_ids, "guard_count")),
         backward_graphs=len({e.compile_id for e in events if "aot_backward_graph" in e.metadata}),
         break_sites=merged_sites(breaks),
-        break_events=len(breaks),
+        break_events=sum(event.of_first_compile for event in breaks),
         recompiles=recompiles,
         skipped=tuple(_skip(e, frames) for e in given_up if _is_given_up(e)),
         raised=tuple(_swallowed(e, frames, events) for e in given_up if not _is_given_up(e)),
@@ -127,12 +127,13 @@ def _left_at_a_break(events: Iterable[TraceEvent], failed: Container[str]) -> li
 
 
 def _distinct_breaks(
-    events: Iterable[TraceEvent], limit: set[str], frames: dict[str, Frame]
+    events: Sequence[TraceEvent], limit: set[str], frames: dict[str, Frame]
 ) -> tuple[BreakEvent, ...]:
     """Break events, each place once for a frame: its recompiles, and torch, repeat them.
 
-    One that only a recompile meets counts as well: the first compile went another way.
+    One that only a recompile meets is told as well: the first compile went another way.
     """
+    again = {event.compile_id for event in events if event.artifact == "recompile_reasons"}
     found: dict[tuple[str, tuple[str, int, str]], BreakEvent] = {}
     for event in events:
         if event.artifact != _BREAK or event.compile_id in limit:
@@ -141,7 +142,9 @@ def _distinct_breaks(
         parsed = read_break(event.payload, call=event.call, frame=frame.name if frame else "?")
         if parsed is not None:
             key = (event.compile_id.partition("/")[0], parsed.site)
-            found[key] = with_callers(found.get(key, parsed), [parsed])
+            known = with_callers(found.get(key, parsed), [parsed])
+            first = event.compile_id not in again or (key in found and known.of_first_compile)
+            found[key] = msgspec.structs.replace(known, of_first_compile=first)
     return tuple(found.values())
 
 
@@ -267,26 +270,14 @@ def _recompiles(
             kind in {"size", "value"}
             and not reasons[0].subject.startswith("len(")
             and dynamic is not False
-            and _became_dynamic(event.compile_id, graphs, entries, reasons[0])
+            and (
+                became_dynamic(event.compile_id, graphs)
+                or entries.became_free(event.compile_id, reasons[0])
+            )
         ):
             kind = "automatic_dynamic"
         found.append(_recompile(event, frame, reasons, kind, refused=event.compile_id in limit))
     return tuple(found)
-
-
-def _became_dynamic(
-    compile_id: str, graphs: dict[str, int], entries: CacheEntries, reason: EntryReason
-) -> bool:
-    """Whether the new code takes other values, as no older one does.
-
-    Where no graph takes the value in, or there is none, the guards tell.
-    """
-    if became_dynamic(compile_id, graphs):
-        return True
-    frame, _, number = compile_id.partition("/")
-    older = (entries.frees(f"{frame}/{n}", reason.subject) for n in range(int(number or 0)))
-    expected_one = reason.before.isdigit()
-    return expected_one and entries.frees(compile_id, reason.subject) and not any(older)
 
 
 def _recompile(

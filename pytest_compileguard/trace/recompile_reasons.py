@@ -50,8 +50,17 @@ class CacheEntries:
         telling = min(reasons, key=lambda reason: self._familiarity(reason, entries))
         return (telling, *(reason for reason in reasons if reason is not telling))
 
-    def frees(self, compile_id: str, subject: str) -> bool:
-        """Whether a size or number may have any value in the code of this compile."""
+    def became_free(self, compile_id: str, reason: EntryReason) -> bool:
+        """Whether new code takes any size, or number, where all older code expects one.
+
+        Its graph may not take it in, or there may be none: the guards tell.
+        """
+        frame, _, number = compile_id.partition("/")
+        older = (self._frees(f"{frame}/{n}", reason.subject) for n in range(int(number or 0)))
+        is_one = reason.before.isdigit()
+        return is_one and self._frees(compile_id, reason.subject) and not any(older)
+
+    def _frees(self, compile_id: str, subject: str) -> bool:
         is_input = subject in self._numbers.get(compile_id, {})
         return is_input and self._expected(compile_id).get(subject, FREE) == FREE
 

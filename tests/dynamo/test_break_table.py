@@ -197,6 +197,8 @@ def test_break_that_only_one_call_meets_counts(order: tuple[bool, bool]) -> None
 
     assert seen.sites == ['print(end="")  # only if asked']
     assert seen.facts.break_sites[0].call == order.index(True)
+    # An event is one of a first compile; the place is to be edited all the same.
+    assert seen.facts.break_events == seen.facts.break_sites[0].events == (order[0] is True)
     assert seen.verdict.outcome == "failed"
 
 
