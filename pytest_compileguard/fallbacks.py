@@ -11,8 +11,9 @@ from pytest_compileguard.trace.compiles import TraceFacts
 from pytest_compileguard.trace.event import TraceEvent
 
 _NEVER_LOOKED = (
-    "Dynamo never looked at the target: a generator, a builtin, code that it always skips, or "
-    "a module of one of torch's own classes that is compiled in place (use torch.compile)"
+    "Dynamo never looked at the target: a generator (return a list or a tuple), a builtin, code "
+    "that it always skips, or a module of one of torch's own classes that is compiled in place "
+    "(use torch.compile)"
 )
 _BEFORE_BLOCK = (
     "start the block before the recompiles that led to this, so that they are seen, or have "

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from pytest_compileguard.code_origin import module_names
 from pytest_compileguard.finding import Finding
 from pytest_compileguard.findings.departure_text import (
@@ -48,6 +50,11 @@ _OF_FORM: dict[MismatchKind, str] = {
     "kind": "ask for the form that callers need: a dtype, contiguous(), detach()",
 }
 """What to do about faults of form, where numbers agree."""
+_ITERATOR = re.compile(r"compiled gives \w+_iterator, eager gives ")
+_RUN_OUT = (
+    "return a list or a tuple: Dynamo runs a generator to its end while it traces, and hands out "
+    "what it gave"
+)
 
 
 def parity_findings(
@@ -119,6 +126,8 @@ def _of_others(mismatches: list[Mismatch], seen: ParityObservation) -> tuple[str
     """Advise on what is not the target's own doing, by where it departs and by what differs."""
     if agrees_alone(seen.departure):
         return ()
+    if all(_ITERATOR.match(m.message) for m in mismatches):
+        return (_RUN_OUT,)
     stage = seen.departure.stage if seen.departure else None
     otherwise = _AT_STAGE.get(stage, _IN_BACKEND) if stage else _SEEK
     if stage in (None, "eager") and seen.asking:

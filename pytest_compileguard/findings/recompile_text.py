@@ -58,7 +58,7 @@ _OF_GROUP = re.compile(r"\bparam_groups\[\d+\]\['(\w+)'\]")
 _NUMBER = re.compile(r"-?(?:\d[\d_]*\.?\d*|\.\d+|inf|nan)(?:e[+-]?\d+)?j?")
 _RANGE = re.compile(r">= (-?\d+), <= (-?\d+)")
 _SIZE = re.compile(r"(?P<tensor>argument \d+|[A-Za-z_][\w.\[\]'\"]*)\.size\((?P<index>\d+)\)")
-_MARK = "torch._dynamo.mark_dynamic"
+_MARKED = "with torch._dynamo.mark_dynamic"
 _KEPT_STATIC = re.compile(r"consider using (?P<setting>torch\._dynamo\.config\.\w+ = \w+)")
 """Torch's advice where it specialises sizes on purpose, whatever is marked: those of parameters."""
 
@@ -145,7 +145,7 @@ def _size_remedy(sized: Sequence[Recompile], arguments: CompileArguments, *, alo
     if any(_is_small(recompile) for recompile in sized):
         return "sizes 0 and 1 are always specialised: keep them apart, or pad them"
     named = (_mark(match) for r in sized if (match := _SIZE.fullmatch(r.subject)))
-    mark = next(filter(None, named), f"mark the dimension with {_MARK}(tensor, index)")
+    mark = next(filter(None, named), f"mark the dimension {_MARKED}(tensor, index)")
     return f"{mark}, or allow one with max_recompiles=1" if alone else mark
 
 
@@ -155,8 +155,8 @@ def _mark(match: re.Match[str]) -> str:
     if tensor.startswith("___"):
         return ""
     if tensor.startswith("argument "):
-        return f"mark dimension {index} of {tensor} with {_MARK}(tensor, {index})"
-    return f"mark the dimension with {_MARK}({tensor}, {index})"
+        return f"mark dimension {index} of {tensor} {_MARKED}(tensor, {index})"
+    return f"mark the dimension {_MARKED}({tensor}, {index})"
 
 
 def _static_remedy(recompile: Recompile) -> str:

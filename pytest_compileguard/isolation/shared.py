@@ -25,8 +25,10 @@ class Shared:
             return None
         return (
             f"{who} writes to parameters or their gradients ({', '.join(moved[:3])}), which "
-            "the shadow shares; guard steps of training by compileguard.training(model, optimizer, "
-            "loss_fn), or make the optimizer outside of the call and hand it in"
+            "the shadow shares: guard steps of training by compileguard.training(model, "
+            "optimizer, loss_fn), or make the optimizer outside of the call and hand it in; hand "
+            "a weight that the forward itself renormalises (max_norm=) in as a plain tensor, or "
+            "renormalise it once and set max_norm to None"
         )
 
     def _marks(self) -> dict[int, Fingerprint]:

@@ -200,3 +200,25 @@ def test_a_value_that_is_named_structure_is_a_value() -> None:
     seen = checked.verdict.observation.parity
     assert isinstance(seen, ParityObservation)
     assert [(m.kind, m.part) for m in seen.mismatches] == [("kind", "output")]
+
+
+def test_generator_that_is_returned_is_advised_to_be_a_list() -> None:
+    seen = check(lambda x: (y * 2 for y in (x, x + 1)), (torch.ones(3),))
+
+    assert "compiled gives tuple_iterator, eager gives generator" in seen.told
+    assert "return a list or a tuple: Dynamo runs a generator to its end" in seen.told
+    assert "contiguous()" not in seen.told
+    assert "is_compiling" not in seen.told
+
+
+def test_weight_that_the_forward_renormalises_is_advised_for_inference_too() -> None:
+    embedding = torch.nn.Embedding(10, 4, max_norm=1.0)
+    with torch.no_grad():
+        refused = check(embedding, (torch.tensor([1, 2]),)).told
+        for _ in range(2):
+            embedding(torch.arange(10))
+        embedding.max_norm = None
+        followed = check(embedding, (torch.tensor([1, 2]),)).told
+
+    assert "set max_norm to None" in refused
+    assert followed == ""
