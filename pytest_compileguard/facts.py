@@ -22,8 +22,9 @@ from pytest_compileguard.plan import OWN_BACKEND, Plan
 from pytest_compileguard.shadow.call import ShadowCall
 from pytest_compileguard.source import source_line
 from pytest_compileguard.trace.code_digest import graph_codes
-from pytest_compileguard.trace.compiles import WRAPPER_FILE, TraceFacts, read_trace
+from pytest_compileguard.trace.compiles import TraceFacts, read_trace
 from pytest_compileguard.trace.event import TraceEvent
+from pytest_compileguard.trace.frames import WRAPPER_FILE
 from pytest_compileguard.trace.inductor import ON_CPU, cudagraph_skips, fused_kernels, kernel_names
 
 

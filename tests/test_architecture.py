@@ -50,6 +50,8 @@ ROOMS: dict[str, Room] = {
     "trace/event": Room(),
     "trace/dynamic_inputs": Room(),
     "trace/break_text": Room(),
+    "trace/frames": Room(),
+    "trace/given_up": Room(),
     "trace/compiles": Room(),
     "trace/inductor": Room(),
     "trace/graph_text": Room(),

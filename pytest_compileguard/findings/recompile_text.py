@@ -14,7 +14,7 @@ from pytest_compileguard.findings.wording import (
 )
 from pytest_compileguard.observation import Recompile, RecompileKind
 from pytest_compileguard.plan import CompileArguments
-from pytest_compileguard.trace.compiles import WRAPPER_FILE
+from pytest_compileguard.trace.frames import WRAPPER_FILE
 
 _SIZES: tuple[RecompileKind, ...] = ("automatic_dynamic", "size")
 _REMEDIES: dict[RecompileKind, str] = {

@@ -9,15 +9,12 @@ recompile. All of these are one site: the number is that of the places to be edi
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from pytest_compileguard.code_origin import StackLine, is_users, nearest_line
 from pytest_compileguard.observation import (
     BreakSite,
-    CodeLine,
     EntryReason,
     Fallback,
     Recompile,
@@ -27,31 +24,22 @@ from pytest_compileguard.observation import (
 from pytest_compileguard.trace.break_text import (
     BreakEvent,
     merged_sites,
-    plain_function,
     read_break,
     with_callers,
 )
-from pytest_compileguard.trace.compile_error import raised_at
 from pytest_compileguard.trace.dynamic_inputs import became_dynamic, free_inputs, input_values
 from pytest_compileguard.trace.event import TraceEvent
+from pytest_compileguard.trace.frames import Frame, failure, read_frames
+from pytest_compileguard.trace.given_up import (
+    BREAK,
+    is_given_up,
+    left_at_a_break,
+    skipped_frame,
+    swallowed_error,
+)
 from pytest_compileguard.trace.recompile_reasons import CacheEntries
 
-WRAPPER_FILE = "external_utils.py"
-"""Holds the frame that torch puts around a module whose class is torch's own, and around what
-is disabled."""
-_STACK_LINE = re.compile(r"Line: (?P<line>\d+), Name: (?P<name>.+?), Filename: (?P<file>.+)")
-_BREAK = "dynamo_graph_break_reason"
 RECOMPILE_LIMIT = re.compile(r"(?:recompile|cache[ _]?size)[ _]?limit", re.IGNORECASE)
-
-
-class Frame(Record):
-    """The code that one compile id stands for."""
-
-    name: str
-    file: str
-    line: int
-    called_from: CodeLine | None = None
-    """Where it is code of others: the user's line that leads to it."""
 
 
 class TraceFacts(Record):
@@ -85,13 +73,13 @@ def read_trace(events: Sequence[TraceEvent], *, target: str, dynamic: bool | Non
     ``target`` names the frame that torch wraps around modules of its own classes;
     ``dynamic`` is what the test asked of ``torch.compile``.
     """
-    frames = _frames(events, target)
+    frames = read_frames(events, target)
     graphs = free_inputs(events)
-    failed = {e.compile_id: e for e in events if e.metrics and _failure(e.metrics)}
+    failed = {e.compile_id: e for e in events if e.metrics and failure(e.metrics)}
     graph_ids = tuple(cid for cid in graphs if cid not in failed)
-    limit = {cid for cid, e in failed.items() if RECOMPILE_LIMIT.search(_failure(e.metrics or {}))}
+    limit = {cid for cid, e in failed.items() if RECOMPILE_LIMIT.search(failure(e.metrics or {}))}
     given_up = [e for cid, e in failed.items() if cid not in limit]
-    given_up += _left_at_a_break(events, failed)
+    given_up += left_at_a_break(events, failed)
     breaks = _distinct_breaks(events, limit, frames)
     recompiles = _recompiles(events, frames, graphs, limit, dynamic=dynamic)
     return TraceFacts(
@@ -102,28 +90,13 @@ def read_trace(events: Sequence[TraceEvent], *, target: str, dynamic: bool | Non
         break_sites=merged_sites(breaks),
         break_events=sum(event.of_first_compile for event in breaks),
         recompiles=recompiles,
-        skipped=tuple(_skip(e, frames) for e in given_up if _is_given_up(e)),
-        raised=tuple(_swallowed(e, frames, events) for e in given_up if not _is_given_up(e)),
+        skipped=tuple(skipped_frame(e, frames) for e in given_up if is_given_up(e)),
+        raised=tuple(swallowed_error(e, frames, events) for e in given_up if not is_given_up(e)),
         limit_hit=bool(limit),
         compile_time_s=_compile_time_s(events),
         failed=frozenset(failed),
         failed_graphs=len(graphs.keys() & failed.keys()),
     )
-
-
-def _left_at_a_break(events: Iterable[TraceEvent], failed: Container[str]) -> list[TraceEvent]:
-    """Find frames that were given up though nothing says so: torch 2.9 only has no guards of them.
-
-    A frame without any tensor operation has none either, but no break.
-    """
-    broken = {e.compile_id for e in events if e.artifact == _BREAK}
-    return [
-        event
-        for event in events
-        if event.compile_id in broken
-        and event.compile_id not in failed
-        and (event.metrics or {}).get("guard_count", 0) is None
-    ]
 
 
 def _distinct_breaks(
@@ -136,7 +109,7 @@ def _distinct_breaks(
     again = {event.compile_id for event in events if event.artifact == "recompile_reasons"}
     found: dict[tuple[str, tuple[str, int, str]], BreakEvent] = {}
     for event in events:
-        if event.artifact != _BREAK or event.compile_id in limit:
+        if event.artifact != BREAK or event.compile_id in limit:
             continue
         frame = frames.get(event.compile_id)
         parsed = read_break(event.payload, call=event.call, frame=frame.name if frame else "?")
@@ -146,36 +119,6 @@ def _distinct_breaks(
             first = event.compile_id not in again or (key in found and known.of_first_compile)
             found[key] = msgspec.structs.replace(known, of_first_compile=first)
     return tuple(found.values())
-
-
-def _frames(events: Iterable[TraceEvent], target: str) -> dict[str, Frame]:
-    frames: dict[str, Frame] = {}
-    for event in events:
-        metrics = event.metrics
-        if metrics is None or not metrics.get("co_name"):
-            continue
-        name, file = str(metrics["co_name"]), str(metrics.get("co_filename") or "?")
-        if name == "inner" and file.endswith(WRAPPER_FILE):
-            name = target
-        frames[event.compile_id] = Frame(
-            name=plain_function(name),
-            file=file,
-            line=int(metrics.get("co_firstlineno") or 0),
-            called_from=None if is_users(file) else nearest_line(_stack(metrics)),
-        )
-    return frames
-
-
-def _stack(metrics: dict[str, Any]) -> list[StackLine]:
-    """Read from where a frame was called; torch before 2.11 does not tell."""
-    found = (_STACK_LINE.fullmatch(str(text)) for text in metrics.get("stack_trace") or ())
-    return [(m["file"], int(m["line"]), plain_function(m["name"])) for m in found if m]
-
-
-def _failure(metrics: dict[str, Any]) -> str:
-    if metrics.get("fail_type"):
-        return f"{metrics['fail_type']}: {metrics.get('fail_reason') or ''}".strip()
-    return "SkipFrame" if metrics.get("has_guarded_code") is False else ""
 
 
 def _of_each(
@@ -197,54 +140,6 @@ def _compile_time_s(events: Iterable[TraceEvent]) -> float:
                 # Torch also counts what it logged outside of this compile.
                 total_us += duration_us - (observing_us if observing_us < duration_us else 0)
     return total_us / 1e6
-
-
-def _skip(event: TraceEvent, frames: dict[str, Frame]) -> Fallback:
-    metrics = event.metrics or {}
-    frame = frames.get(event.compile_id) or Frame(name="?", file="?", line=0)
-    definition = CodeLine(
-        file=frame.file, line=frame.line, function=frame.name, source="", role="definition"
-    )
-    return Fallback(
-        kind="frame_skipped",
-        call=event.call,
-        frame=frame.name,
-        file=str(metrics.get("fail_user_frame_filename") or frame.file),
-        line=int(metrics.get("fail_user_frame_lineno") or frame.line),
-        reason=_first_sentence(_failure(metrics).partition(": ")[2]) or "Dynamo skipped the frame",
-        definition=definition,
-        called_from=frame.called_from,
-    )
-
-
-def _swallowed(
-    event: TraceEvent, frames: dict[str, Frame], events: Iterable[TraceEvent]
-) -> Fallback:
-    """Tell an error of compiling that did not reach the caller, and where it was raised."""
-    skip = _skip(event, frames)
-    tracebacks = [
-        e.payload
-        for e in events
-        if e.artifact == "dynamo_error" and (e.compile_id, e.call) == (event.compile_id, event.call)
-    ]
-    suppressed = (event.metrics or {}).get("config_suppress_errors")
-    return msgspec.structs.replace(
-        skip,
-        kind="error_suppressed" if suppressed else "error_caught",
-        raised=raised_at(tracebacks[-1]) if tracebacks else None,
-    )
-
-
-def _is_given_up(event: TraceEvent) -> bool:
-    """Whether Dynamo itself lets the frame run eager; other failures are errors."""
-    fail_type = (event.metrics or {}).get("fail_type")
-    return fail_type in {None, "Unsupported", "SkipFrame", "UserError"}
-
-
-def _first_sentence(text: str) -> str:
-    """Take the first line, and the next one where it only announces that."""
-    first, _, rest = text.strip().partition("\n")
-    return f"{first} {_first_sentence(rest)}".strip() if first.endswith(":") else first
 
 
 def _recompiles(
