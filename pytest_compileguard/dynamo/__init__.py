@@ -26,9 +26,9 @@ from pytest_compileguard.dynamo.stages import (
     named_backend,
     only_first,
 )
+from pytest_compileguard.dynamo.stance import eager_stance
 from pytest_compileguard.dynamo.state import (
     ResetWatch,
-    eager_stance,
     forget_compiled_code,
     hindrances,
     load_backend,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import os
 import warnings
@@ -36,12 +35,6 @@ def load_backend(backend: object) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             importlib.import_module("torch._inductor.compile_fx")
-
-
-def eager_stance() -> contextlib.AbstractContextManager[object]:
-    """Make code that is compiled by itself run eager inside."""
-    stance: contextlib.AbstractContextManager[object] = torch.compiler.set_stance("force_eager")
-    return stance
 
 
 def hindrances(target: object) -> tuple[str, ...]:

@@ -8,10 +8,11 @@ one kernel, ``rrelu``) has no reference.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
+from torch._ops import HigherOrderOperator
 from torch.utils._python_dispatch import TorchDispatchMode
 
 _PURE = frozenset(
@@ -50,15 +51,22 @@ class UnrepeatableError(Exception):
 class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Notes the random numbers that operators draw in its body."""
 
+    supports_higher_order_operators = True
+
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.draws: list[Draw] = []
+        self.met_operators = False
+        """Whether operators such as ``torch.cond`` ran: within a mode, these have no gradients."""
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         """Note what an operator drew."""
         del types
+        if isinstance(func, HigherOrderOperator):
+            self.met_operators = True
+            return func(*_within(self, args), **(kwargs or {}))
         result = func(*args, **(kwargs or {}))
         if _draws(func, args, kwargs or {}):
             name = _checked_name(func)
@@ -70,6 +78,8 @@ class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
 class Replaying(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Gives the recorded numbers to operators that draw in its body, in their order."""
 
+    supports_higher_order_operators = True
+
     def __init__(self, draws: Sequence[Draw]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._left: Iterator[Draw] = iter(draws)
@@ -79,6 +89,8 @@ class Replaying(TorchDispatchMode):  # type: ignore[no-untyped-call]
     ) -> Any:
         """Put the recorded numbers in place of those that an operator drew."""
         del types
+        if isinstance(func, HigherOrderOperator):
+            return func(*_within(self, args), **(kwargs or {}))
         result = func(*args, **(kwargs or {}))
         if not _draws(func, args, kwargs or {}):
             return result
@@ -91,6 +103,19 @@ class Replaying(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if result.shape != drawn.shape:
             raise UnrepeatableError(f"{name} draws {tuple(result.shape)}: {tuple(drawn.shape)}")
         return result.copy_(drawn)
+
+
+def _within(mode: TorchDispatchMode, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Let the functions that an operator such as ``torch.cond`` runs be seen by a mode too."""
+
+    def seen(function: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*given: Any) -> Any:
+            with mode:
+                return function(*given)
+
+        return run
+
+    return tuple(seen(arg) if callable(arg) else arg for arg in args)
 
 
 def _draws(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

@@ -144,7 +144,13 @@ class ComparedCall:
             self.scene.restore()
             watched = Recording()  # a generator of the target's own is in no scene
             made = run_in_float64(made_by, self.snapshot, self.cotangents, seed, watched)
-            return self._in_float64_drawing(made_by, seed) if watched.draws else made
+            if watched.draws:
+                return self._in_float64_drawing(made_by, seed)
+            if not watched.met_operators:
+                return made
+            self.scene.restore()
+            unwatched = contextlib.nullcontext()
+            return run_in_float64(made_by, self.snapshot, self.cotangents, seed, unwatched)
         except IsolationError as error:
             return str(error)
         finally:
