@@ -18,6 +18,7 @@ from pytest_compileguard.parity.reference import (
     TF32_EPSILON,
     acquits,
     is_no_rounding,
+    is_off_at_large,
     is_uneven,
     within_precision,
 )
@@ -147,7 +148,7 @@ class LeafJudge:
         leaves = actual.detach(), expected.detach()
         tf32 = self._tf32 and expected.is_cuda
         rounded = within_precision(*leaves, tf32=tf32)
-        if rounded and not is_uneven(leaves[1]):
+        if rounded and not is_uneven(leaves[1]) and not is_off_at_large(*leaves):
             return True
         exact = self._runs.exact(about, expected)
         if self._runs.why_none is not None:

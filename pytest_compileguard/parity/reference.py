@@ -30,19 +30,25 @@ another reason, such as autocast, its own error tells.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import torch
 
+from pytest_compileguard.parity.at_large import (
+    OWN_UNITS,
+    UNITS_AT_LARGE,
+    kinds,
+    rms,
+    within_at_large,
+)
 from pytest_compileguard.parity.comparison import Tolerance, pieces
 
 _K = 2.0
 """How many times eager's error compiled's may be: that of PyTorch's benchmarks (``same``)."""
 _K_16_BIT = 3.0
 """The same for types of 16 bits, as there."""
-_OWN_UNITS = 2.0
-"""Units of the precision of an element that are no error: one rounding of each side."""
+_STEADY = 8.0
+"""Units that a result moves with its inputs where nothing jumps: beyond, its own error decides."""
 _USABLE = 0.1
 """Error relative to the size beyond which eager itself went another way, and is no yardstick."""
 _NOTHING = 1e-9
@@ -58,14 +64,6 @@ _COARSEST = 2.0**-7
 """The greatest such unit: that of bfloat16."""
 _TF32_TYPES = (torch.float32, torch.complex64)
 _NARROW = (torch.float16, torch.bfloat16)
-_OCTAVES = 3
-"""Powers of two that one magnitude spans: elements in it differ by less than a digit."""
-_NEIGHBOURS = 2
-"""Magnitudes to either side that an element is judged with where its own has few."""
-_MANY = 256
-"""Elements from which on a magnitude is judged alone: their mean error then scatters by 5 %."""
-_FEW = 32
-"""Elements below which even neighbours say too little: their mean error scatters by an eighth."""
 _FAR_LOUDER = 100.0
 """Times the median from which on an element, such as a mask, sets no scale for the rest."""
 _FAR_SMALLER = 64.0
@@ -101,6 +99,19 @@ def within_precision(
     return all(_differ_by(a, e, unit, usual) for a, e in pieces(actual, expected))
 
 
+def is_off_at_large(actual: torch.Tensor, expected: torch.Tensor) -> bool:
+    """Whether all elements of 16 bits together differ by more than one rounding of each."""
+    if not _is_narrow(expected):
+        return False
+    square, scale = 0.0, 0.0
+    for a, e in pieces(actual, expected):
+        finite = e.isfinite()
+        square += float((_wide(a) - _wide(e))[finite].square().sum())
+        scale += float(_wide(e)[finite].square().sum())
+    unit = torch.finfo(expected.dtype).eps
+    return square > (UNITS_AT_LARGE * unit) ** 2 * scale
+
+
 def usual_size(tensor: torch.Tensor) -> float | None:
     """The magnitude that most elements have; of a large leaf a million of them are asked."""
     flat = tensor.reshape(-1)
@@ -111,7 +122,7 @@ def usual_size(tensor: torch.Tensor) -> float | None:
     if not bool(sizes.any()):
         return 0.0
     # What is far louder than most, such as a mask, sets no scale for the rest.
-    return _rms(sizes[sizes <= _FAR_LOUDER * sizes[sizes > 0].median()])
+    return rms(sizes[sizes <= _FAR_LOUDER * sizes[sizes > 0].median()])
 
 
 def is_uneven(tensor: torch.Tensor) -> bool:
@@ -153,9 +164,8 @@ def acquits(
     where one side cuts off what the other rounds, all terms of a sum err in one direction.
     ``coarse`` says that the call is known to compute in fewer digits than the leaf has.
     """
-    if not _is_inexact(expected) or reference.dtype not in (torch.float64, torch.complex128):
-        return False
-    if reference.shape != expected.shape:
+    is_wide = reference.dtype in (torch.float64, torch.complex128)
+    if not _is_inexact(expected) or not is_wide or reference.shape != expected.shape:
         return False
     dtype, limits = expected.dtype, torch.finfo(expected.dtype)
     actual, expected = _wide(actual), _wide(expected)
@@ -170,16 +180,34 @@ def acquits(
     eager_error, usable = (expected[inside] - exact).abs(), ~lost[inside]
     unit = limits.eps
     if tf32 or coarse:
-        unit = _unit(_rms(eager_error[usable]), _rms(exact[usable].abs()), limits.eps)
-    slack = _OWN_UNITS * unit * exact.abs()
+        unit = _unit(rms(eager_error[usable]), rms(exact[usable].abs()), limits.eps)
+    slack = OWN_UNITS * unit * exact.abs()
     if tf32 and dtype in _TF32_TYPES:
         usual = 0.0 if is_uneven(exact) else usual_size(exact) or 0.0
-        slack = torch.maximum(slack, _OWN_UNITS * TF32_EPSILON * exact.abs().clamp(min=usual))
+        slack = torch.maximum(slack, OWN_UNITS * TF32_EPSILON * exact.abs().clamp(min=usual))
     for other in moved:
         slack = torch.maximum(slack, 2 * (other[inside] - exact).abs())
-    error = ((actual[inside] - exact).abs() - slack).clamp(min=0)
-    k = _K_16_BIT if dtype in _NARROW or unit > limits.eps else _K
-    return _within(k, error, eager_error, exact.abs(), usable)
+    error = (actual[inside] - exact).abs()
+    narrow = dtype in _NARROW or unit > limits.eps
+    k = _K_16_BIT if narrow else _K
+    if not _within(k, (error - slack).clamp(min=0), eager_error, exact.abs(), usable):
+        return False
+    # Two units of float32 hide little, and what TF32 cuts off has one sign.
+    if not narrow or (tf32 and dtype in _TF32_TYPES):
+        return True
+    sizes = exact.abs().clamp(min=limits.tiny)
+    steady = usable & _is_steady(exact, [other[inside] for other in moved], unit * sizes)
+    return within_at_large(k, error[steady], eager_error[steady], sizes[steady], unit)
+
+
+def _is_steady(
+    exact: torch.Tensor, moved: Sequence[torch.Tensor], units: torch.Tensor
+) -> torch.Tensor:
+    """Where a result moves with its inputs, and does not jump."""
+    steady = torch.ones_like(units, dtype=torch.bool)
+    for other in moved:
+        steady &= (other - exact).abs() <= _STEADY * units
+    return steady
 
 
 def is_no_rounding(actual: torch.Tensor, expected: torch.Tensor, reference: torch.Tensor) -> bool:
@@ -224,14 +252,14 @@ def _within(
     """Whether the errors are at most ``k`` times those of eager, where these are usable."""
     if not bool(usable.any()):
         return False
-    noise, size = _rms(eager_error[usable]), _rms(sizes[usable])
+    noise, size = rms(eager_error[usable]), rms(sizes[usable])
     if size <= _NOTHING * noise:  # what ought to be zero is noise on both sides
-        return _rms(error) <= k * noise and float(error.max()) <= 2 * k * float(eager_error.max())
+        return rms(error) <= k * noise and float(error.max()) <= 2 * k * float(eager_error.max())
     if noise > _USABLE * size:
         return False
-    for part, near in _kinds(sizes):
+    for part, near in kinds(sizes):
         scale = near & usable if bool((near & usable).any()) else usable
-        if _rms(error[near]) > k * _rms(eager_error[scale]):
+        if rms(error[near]) > k * rms(eager_error[scale]):
             return False
         if float(error[part].max()) > 2 * k * float(eager_error[scale].max()):
             return False
@@ -242,21 +270,6 @@ def _is_near(actual: torch.Tensor, exact: torch.Tensor, dtype: torch.dtype) -> b
     """Whether all elements agree with float64 as far as the dtype's tolerance asks."""
     rtol, atol = Tolerance(None, None).for_dtype(dtype)
     return bool(((actual - exact).abs() <= atol + rtol * exact.abs()).all())
-
-
-def _kinds(sizes: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Groups of elements of one magnitude, and those with which they are judged.
-
-    The errors of a handful scatter: few elements are judged with their neighbours, and where
-    these are few as well, with all others.
-    """
-    everything = torch.ones_like(sizes, dtype=torch.bool)
-    logarithm = torch.log2(sizes.clamp(min=torch.finfo(torch.float64).tiny))
-    group = torch.floor(logarithm / _OCTAVES).to(torch.int64)
-    for number in torch.unique(group):
-        part = group == number
-        near = part if int(part.sum()) >= _MANY else (group - number).abs() <= _NEIGHBOURS
-        yield part, near if int(near.sum()) >= _FEW else everything
 
 
 def _same_specials(actual: torch.Tensor, expected: torch.Tensor) -> bool:
@@ -275,13 +288,3 @@ def _is_narrow(tensor: torch.Tensor) -> bool:
 
 def _wide(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.to(torch.complex128 if tensor.dtype.is_complex else torch.float64)
-
-
-def _rms(values: torch.Tensor) -> float:
-    if not values.numel():
-        return 0.0
-    greatest = float(values.max())
-    if greatest == 0 or not math.isfinite(greatest):
-        return greatest
-    # Scaled, so that squares of huge values stay finite.
-    return greatest * float((values / greatest).square().mean().sqrt())
