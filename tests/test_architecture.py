@@ -63,6 +63,7 @@ ROOMS: dict[str, Room] = {
     "shadow/compiling": Room(torch="yes"),
     "shadow/inlined": Room(torch="yes"),
     "shadow/mirrors": Room(torch="yes"),
+    "shadow/inputs": Room(torch="yes"),
     "shadow/call": Room(torch="yes"),
     "shadow/isolated": Room(torch="yes"),
     "shadow/captured": Room(torch="yes"),

@@ -44,6 +44,11 @@ class Surroundings:
     def read(self) -> Snapshot:
         return Snapshot([(place, place.read()) for place in self._places()])
 
+    def values(self) -> dict[str, Any]:
+        """What stands in all places now, by path."""
+        found = {place.path: place.read() for place in self._places()}
+        return {path: value for path, value in found.items() if value is not MISSING}
+
     def put_back(self, snapshot: Snapshot) -> None:
         """Bring all places to what a snapshot holds; what was bound since then goes."""
         known = {(id(place.owner), place.name) for place, _ in snapshot.bound}

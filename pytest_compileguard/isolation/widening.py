@@ -21,7 +21,7 @@ class Widening(NamedTuple):
         if not is_inexact(tensor.dtype):
             return tensor
         wide = tensor.detach().to(wide_dtype(tensor.dtype))
-        if self.rounding is not None:
+        if self.rounding is not None and not tensor.is_nested:  # those have no shape to draw for
             bits = torch.randint(0, 2, tensor.shape, generator=self.rounding)
             wide = wide * (1 + torch.finfo(tensor.dtype).eps * (bits.to(tensor.device) * 2 - 1))
         return wide.requires_grad_(tensor.requires_grad)

@@ -14,6 +14,7 @@ from pytest_compileguard.parity.by_design import as_eager_would
 from pytest_compileguard.parity.comparison import IncomparableError, Tolerance, compare
 from pytest_compileguard.parity.excused import Compared, excused_fault
 from pytest_compileguard.parity.float64_runs import About, Float64Runs, MakeRun
+from pytest_compileguard.parity.numbers import stored
 from pytest_compileguard.parity.reference import (
     TF32_EPSILON,
     acquits,
@@ -141,11 +142,9 @@ class LeafJudge:
 
     def _acquitted(self, about: About, actual: Any, expected: Any) -> bool:
         """Whether rounding explains a difference, or the reference does."""
-        if not isinstance(expected, torch.Tensor) or expected.layout != torch.strided:
+        leaves = _dense(actual, expected)
+        if leaves is None or self._tolerance.explicit:
             return False
-        if self._tolerance.explicit:
-            return False
-        leaves = actual.detach(), expected.detach()
         tf32 = self._tf32 and expected.is_cuda
         rounded = within_precision(*leaves, tf32=tf32)
         if rounded and not is_uneven(leaves[1]) and not is_off_at_large(*leaves):
@@ -168,4 +167,15 @@ class LeafJudge:
         if self._epsilon > 0 or (self._tf32 and expected.is_cuda):
             return False
         exact = self._runs.exact(about, expected)
-        return exact is not None and is_no_rounding(actual.detach(), expected.detach(), exact)
+        leaves = _dense(actual, expected)
+        return exact is not None and leaves is not None and is_no_rounding(*leaves, exact)
+
+
+def _dense(actual: torch.Tensor, expected: Any) -> tuple[torch.Tensor, torch.Tensor] | None:
+    """The numbers of both in one shape; those of nested tensors in a row."""
+    if not isinstance(expected, torch.Tensor):
+        return None
+    if expected.layout != torch.strided and not expected.is_nested:
+        return None
+    leaves = stored(actual.detach()), stored(expected.detach())
+    return leaves if leaves[0].shape == leaves[1].shape else None

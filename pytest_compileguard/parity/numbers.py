@@ -13,9 +13,12 @@ _COMPRESSED_COLUMNS = (torch.sparse_csc, torch.sparse_bsc)
 
 
 def numbers_of(value: Any) -> torch.Tensor | None:
-    """Give the numbers of a tensor, an array or a float of Python; of a sparse one, the stored."""
+    """Give the numbers of a tensor, an array or a float of Python.
+
+    Of sparse and nested ones, those that are stored.
+    """
     if isinstance(value, torch.Tensor):
-        return _stored(value.detach())
+        return stored(value.detach())
     if is_array(value):
         return _of_array(value)
     if isinstance(value, float | complex):
@@ -40,11 +43,14 @@ def _of_array(array: Any) -> torch.Tensor | None:
         return None
 
 
-def _stored(tensor: torch.Tensor) -> torch.Tensor:
+def stored(tensor: torch.Tensor) -> torch.Tensor:
+    """Give the numbers that a sparse or nested tensor is made of, or those of any other."""
     if tensor.layout == torch.sparse_coo:
         return tensor.coalesce().values()
-    if tensor.layout in (*_COMPRESSED_ROWS, *_COMPRESSED_COLUMNS):
+    if tensor.layout in (*_COMPRESSED_ROWS, *_COMPRESSED_COLUMNS, torch.jagged):
         return tensor.values()
+    if tensor.is_nested:
+        return torch.cat([part.reshape(-1) for part in tensor.unbind()])
     return tensor
 
 
@@ -55,4 +61,6 @@ def _places(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
         return tensor.crow_indices(), tensor.col_indices()
     if tensor.layout in _COMPRESSED_COLUMNS:
         return tensor.ccol_indices(), tensor.row_indices()
+    if tensor.is_nested:
+        return (torch.tensor([part.shape for part in tensor.unbind()]),)
     return ()

@@ -12,14 +12,14 @@ from pytest_compileguard.isolation.mirror import Mirror
 from pytest_compileguard.isolation.tensors import is_leaf
 from pytest_compileguard.parity.gradients import (
     Cotangents,
+    Gradients,
     NamedTensor,
-    gradients,
-    make_cotangents,
+    differentiable,
+    differentiated,
 )
 from pytest_compileguard.parity.leaves import Leaf, leaves_of, tensors_of
 from pytest_compileguard.parity.state import bound_leaves, new_tensors
 
-_SEED = 0x5EED
 GRADIENT_OF = "gradient of "
 """How the path of a gradient begins."""
 GRAD = ".grad"
@@ -69,8 +69,7 @@ class Side:
 
     def tensors(self) -> list[NamedTensor]:
         """All that the call gave, was given, met, and keeps."""
-        state = [(p, t) for p, t in self.state.values() if isinstance(t, torch.Tensor)]
-        named = [*tensors_of(self.outputs), *tensors_of(self.arguments), *state]
+        named = [*tensors_of(self.outputs), *tensors_of(self.arguments), *_tensors_in(self.state)]
         return [*named, *new_tensors(self.state)]
 
 
@@ -80,10 +79,15 @@ def run_side(
     copies: tuple[tuple[Any, ...], dict[str, Any], list[NamedTensor]],
     names: tuple[str, ...],
     cotangents: Cotangents | None = None,
+    outside: Callable[[], dict[str, Any]] = dict,
 ) -> Side:
-    """Make the call, and differentiate it if it can be; exceptions of the call are kept."""
+    """Make the call, and differentiate it if it can be; exceptions of the call are kept.
+
+    ``outside`` gives what stands in the places that no copy has, by path.
+    """
     args, kwargs, leaves = copies
     value, error = None, None
+    held = _with_history([*_tensors_in(mirror.state()), *_tensors_outside(outside())])
     try:
         value = target(*args, **kwargs)
     except Exception as raised:  # noqa: BLE001  # compared with what the other side raises
@@ -91,17 +95,19 @@ def run_side(
     outputs = [] if error else leaves_of(value, "output", objects=True)
     arguments = argument_leaves(args, kwargs, names)
     state = mirror.state()
-    known = [(p, t) for p, t in state.values() if isinstance(t, torch.Tensor)]
-    met = [*tensors_of(outputs), *tensors_of(arguments), *leaves, *known, *new_tensors(state)]
+    kept = [*_tensors_in(state), *new_tensors(state)]
+    met = [*tensors_of(outputs), *tensors_of(arguments), *leaves, *kept]
     accumulated = [(p, t.grad) for p, t in _unique(met) if is_leaf(t) or t.retains_grad]
-    found, gradient_error = [], None
-    weights = Cotangents({})
-    if torch.is_grad_enabled() and not error:
+    weights, gradient_error = Cotangents({}), None
+    found: Gradients = []
+    if not error:
+        # An argument that was written to is a result like any other.
+        results = [*tensors_of(outputs), *tensors_of(arguments)]
+        known = held | {id(tensor): tensor for _, tensor in results}
+        made = _kept([*kept, *_tensors_outside(outside())], known)
+        ends = _unique([*leaves, *_trainable(mirror)])
         try:
-            # An argument that was written to is a result like any other.
-            starts = [*tensors_of(outputs), *tensors_of(arguments)]
-            weights = cotangents or make_cotangents(starts, _SEED)
-            found = gradients(starts, _unique([*leaves, *_trainable(mirror)]), weights)
+            weights, found = differentiated(results, made, ends, cotangents)
         except Exception as raised:  # noqa: BLE001  # compared with what the other side raises
             gradient_error = raised
     return Side(
@@ -116,6 +122,32 @@ def run_side(
     )
 
 
+def _tensors_in(state: dict[int, tuple[str, Any]]) -> list[NamedTensor]:
+    return [(path, twin) for path, twin in state.values() if isinstance(twin, torch.Tensor)]
+
+
+def _tensors_outside(values: dict[str, Any]) -> list[NamedTensor]:
+    leaves = [leaf for p, value in values.items() for leaf in leaves_of(value, p, objects=True)]
+    return tensors_of(leaves)
+
+
+def _with_history(tensors: list[NamedTensor]) -> dict[int, torch.Tensor]:
+    """Those that an earlier call, or the test, computed: their graph is not this call's.
+
+    They are held, so that none that the call makes has the identity of one.
+    """
+    return {id(tensor): tensor for _, tensor in differentiable(tensors)}
+
+
+def _kept(tensors: list[NamedTensor], known: dict[int, torch.Tensor]) -> list[NamedTensor]:
+    """What can be differentiated of all others, each once; no argument has such a path."""
+    found: dict[int, NamedTensor] = {}
+    for path, tensor in differentiable(tensors):
+        if id(tensor) not in known:
+            found.setdefault(id(tensor), (f"{path} after the call", tensor))
+    return list({path: (path, tensor) for path, tensor in found.values()}.values())
+
+
 def argument_leaves(
     args: tuple[Any, ...], kwargs: dict[str, Any], names: tuple[str, ...]
 ) -> list[Leaf]:
@@ -125,10 +157,8 @@ def argument_leaves(
 
 
 def _trainable(mirror: Mirror) -> list[NamedTensor]:
-    state = mirror.state().values()
-    return [
-        (p, t) for p, t in state if isinstance(t, torch.Tensor) and is_leaf(t) and t.requires_grad
-    ]
+    state = _tensors_in(mirror.state())
+    return [(p, t) for p, t in state if is_leaf(t) and t.requires_grad]
 
 
 def _unique(named: Iterable[NamedTensor]) -> list[NamedTensor]:

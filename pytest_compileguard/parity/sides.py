@@ -10,12 +10,11 @@ import torch
 from pytest_compileguard.observation import MismatchKind, MismatchPart
 from pytest_compileguard.parity.errors_raised import same_error
 from pytest_compileguard.parity.float64_runs import About
+from pytest_compileguard.parity.gradients import is_of_used_graph
 from pytest_compileguard.parity.judging import CallParity, LeafJudge
 from pytest_compileguard.parity.leaves import Leaf, Structure, leaves_of
 from pytest_compileguard.parity.side import GRAD, GRADIENT_OF, Place, Side
 from pytest_compileguard.parity.state import ABSENT, Twins, aliases, attribute_pairs, sharing_text
-
-_GRAPH_USED = "backward through the graph a second time"
 
 
 class SideComparison:
@@ -155,7 +154,7 @@ class SideComparison:
 
     def _gradients(self, eager: Side, compiled: Side) -> None:
         if eager.gradient_error is not None:
-            if _GRAPH_USED in str(eager.gradient_error):
+            if is_of_used_graph(eager.gradient_error):
                 return  # the call ran backward itself
             kind = type(eager.gradient_error).__name__
             self.result.unchecked[f"gradients: eager can't be differentiated ({kind})"] = None
@@ -165,6 +164,9 @@ class SideComparison:
             text = f"compiled raises {type(error).__name__} in backward: {error}"
             self._judge.report("the gradients", "exception", text.splitlines()[0])
             return
+        if kind := eager.cotangents.not_kept:
+            note = f"gradients of what the call keeps: eager can't be differentiated ({kind})"
+            self.result.unchecked[note] = None
         found = dict(compiled.gradients)
         for path, expected in eager.gradients:
             self.result.gradients += 1

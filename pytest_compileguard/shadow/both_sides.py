@@ -34,7 +34,6 @@ from pytest_compileguard.shadow.call import (
     device_of,
     has_lazy_parameters,
     held_parameters,
-    inputs_text,
     whole_step,
 )
 from pytest_compileguard.shadow.captured import CapturedGraphs
@@ -46,6 +45,7 @@ from pytest_compileguard.shadow.compiling import (
     compiles_itself,
 )
 from pytest_compileguard.shadow.inlined import inlined_notes
+from pytest_compileguard.shadow.inputs import inputs_text
 from pytest_compileguard.shadow.isolated import why_not_isolated
 from pytest_compileguard.shadow.locating import locate
 from pytest_compileguard.shadow.mirrors import Mirrors, make_mirrors
@@ -208,7 +208,7 @@ class Shadow:
         before: Scene,
         modes: Ambient,
     ) -> None:
-        snapshot, eager, twin = sides
+        snapshot, eager, twin = (side.among(before.surroundings) for side in sides)
         before.restore()
         with silenced(), dynamo.eager_stance():
             expected = eager.run()

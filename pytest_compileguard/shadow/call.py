@@ -9,14 +9,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
 from pytest_compileguard import dynamo
 from pytest_compileguard.errors import IsolationError
 from pytest_compileguard.isolation.ambient import Ambient
 from pytest_compileguard.isolation.mirror import Mirror
 from pytest_compileguard.isolation.quiet import silenced
-from pytest_compileguard.isolation.surroundings import Scene
+from pytest_compileguard.isolation.surroundings import Scene, Surroundings
 from pytest_compileguard.isolation.tensors import is_leaf
 from pytest_compileguard.isolation.widening import Widening
 from pytest_compileguard.observation import Mismatch
@@ -43,9 +42,15 @@ class Prepared:
     copies: Copies
     names: tuple[str, ...]
     """Of the positional arguments."""
+    surroundings: Surroundings = field(default_factory=lambda: Surroundings(()))
+    """Places that the call may write to, and that are copied for no side."""
 
     def run(self, cotangents: Cotangents | None = None) -> Side:
-        return run_side(self.target, self.mirror, self.copies, self.names, cotangents)
+        outside = self.surroundings.values
+        return run_side(self.target, self.mirror, self.copies, self.names, cotangents, outside)
+
+    def among(self, surroundings: Surroundings) -> Prepared:
+        return dataclasses.replace(self, surroundings=surroundings)
 
     def held(self, place: Place) -> dict[str, Any]:
         """What stands in a place before the call, by path."""
@@ -251,7 +256,8 @@ def _run_on(
     twin = mirror.target(target)
     copies = mirror.arguments(args, kwargs, snapshot.names)
     with silenced(), dynamo.eager_stance(), drawing:
-        return run_side(twin, mirror, copies, snapshot.names, cotangents)
+        outside = snapshot.surroundings.values
+        return run_side(twin, mirror, copies, snapshot.names, cotangents, outside)
 
 
 def _wide(dtype: torch.dtype) -> torch.dtype:
@@ -264,24 +270,6 @@ def whole_step(side: Prepared) -> Prepared:
     if not isinstance(side.target, TrainingStep | CompiledStep):
         return side
     return dataclasses.replace(side, copies=(("whole", *args[1:]), kwargs, leaves))
-
-
-def inputs_text(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-    """Name shape and dtype of each tensor among the arguments: ``float32[32, 64], int64[]``."""
-    try:
-        leaves = pytree.tree_leaves((args, dict(sorted(kwargs.items()))))
-    except Exception:  # noqa: BLE001  # any class may register how it is taken apart
-        return "arguments that can't be taken apart"
-    told = [_tensor_text(leaf) for leaf in leaves if isinstance(leaf, torch.Tensor)]
-    return ", ".join(told) or "no tensors"
-
-
-def _tensor_text(tensor: torch.Tensor) -> str:
-    dtype = str(tensor.dtype).removeprefix("torch.")
-    try:
-        return f"{dtype}{list(tensor.shape)}"
-    except RuntimeError:  # nested tensors have no one shape
-        return f"{dtype}[...]"
 
 
 def has_lazy_parameters(snapshot: Prepared) -> bool:

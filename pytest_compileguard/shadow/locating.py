@@ -247,7 +247,7 @@ class _Reruns:
         args, kwargs, _ = snapshot.copies
         target = mirror.target(snapshot.target)
         copies = mirror.arguments(args, kwargs, snapshot.names)
-        return Prepared(target=target, mirror=mirror, copies=copies, names=snapshot.names)
+        return dataclasses.replace(snapshot, target=target, mirror=mirror, copies=copies)
 
 
 def _raised(side: Side) -> bool:

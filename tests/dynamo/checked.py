@@ -57,13 +57,15 @@ def check(
     around: Around = lambda _call: contextlib.nullcontext(),
     reference: Callable[..., Any] | None = None,
     spec: CompileCheck = BY_EAGER,
+    locates: bool = True,
     **limits: Unpack[Limits],
 ) -> Checked:
     """Guard a target, make the calls, judge. Compiled by ``eager``, since facts are the same.
 
     ``before`` runs between the calls, ``around`` is a context manager for each.
+    What differs is made again and located, unless not ``locates``.
     """
-    options = Options(no_timing=True)
+    options = Options(no_timing=True, no_locate=not locates)
     guard = CompileGuard(nodeid="test_suite.py::test", spec=spec, options=options)
     guarded = guard(target, reference=reference, **limits)
     try:

@@ -1,0 +1,26 @@
+"""Says what a call is given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+
+def inputs_text(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    """Name shape and dtype of each tensor among the arguments: ``float32[32, 64], int64[]``."""
+    try:
+        leaves = pytree.tree_leaves((args, dict(sorted(kwargs.items()))))
+    except Exception:  # noqa: BLE001  # any class may register how it is taken apart
+        return "arguments that can't be taken apart"
+    told = [_tensor_text(leaf) for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    return ", ".join(told) or "no tensors"
+
+
+def _tensor_text(tensor: torch.Tensor) -> str:
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    try:
+        return f"{dtype}{list(tensor.shape)}"
+    except RuntimeError:  # nested tensors have no one shape
+        return f"{dtype}[...]"
