@@ -97,10 +97,12 @@ def _form(actual: torch.Tensor, expected: torch.Tensor, *, strict: bool) -> Diff
     if strict and type(actual) is not type(expected):
         names = type(actual).__name__, type(expected).__name__
         return Difference("kind", f"type: compiled {names[0]}, eager {names[1]}")
-    for name in ("dtype", "shape", "device", "layout", "requires_grad"):
-        a, e = getattr(actual, name), getattr(expected, name)
+    for name in ("is_nested", "dtype", "shape", "device", "layout", "requires_grad"):
         if name == "shape" and expected.is_nested:
-            a, e = a[:1], e[:1]  # each nested tensor has a length of its own, made up
+            # Each jagged tensor has a length of its own, made up; others have no shape.
+            a, e = [actual.size(0)], [expected.size(0)]
+        else:
+            a, e = getattr(actual, name), getattr(expected, name)
         if a != e:
             plain = (list(a), list(e)) if name == "shape" else (a, e)
             return Difference("kind", f"{name}: compiled {plain[0]}, eager {plain[1]}")

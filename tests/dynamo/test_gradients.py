@@ -140,6 +140,26 @@ def test_gradients_of_nested_tensors_are_compared() -> None:
     assert not any("differentiated" in finding.message for finding in sound.findings)
 
 
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_a_nested_tensor_that_torch_does_not_compile_is_said_to_be_one() -> None:
+    told = check(waves, (nested(torch.strided),), backend="aot_eager").told
+    assert "torch.compile does not support strided Nested" in told
+
+
+def overwrites(x: torch.Tensor) -> torch.Tensor:
+    y = x.exp()
+    y.add_(1)  # what its backward needs
+    return y
+
+
+def test_it_is_told_that_eager_cannot_be_differentiated() -> None:
+    found = check(overwrites, (x(grad=True),), backend="eager").verdict.findings
+    told = {finding.metric: finding for finding in found}
+    assert told["parity"].message == "1 of 1 call, without gradients"
+    assert told["isolation"].status == "not_checked"
+    assert "eager can't be differentiated (RuntimeError)" in told["isolation"].message
+
+
 @torch.enable_grad()
 def cubed(x: torch.Tensor) -> torch.Tensor:
     return (x**3).sum()

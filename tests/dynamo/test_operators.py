@@ -123,9 +123,12 @@ def test_what_compiles_itself_stays_eager_beside_an_operator(inside: bool) -> No
     """Else compiled code would be compared with compiled code."""
     part = torch.compile(torch.nn.functional.silu, backend=alters)
 
+    def branch(x: torch.Tensor) -> torch.Tensor:
+        return part(x)
+
     def target(x: torch.Tensor) -> torch.Tensor:
         if inside:
-            return torch.cond(x.sum() > 0, part, lambda x: x.cos(), (x,))  # type: ignore[no-any-return]
+            return torch.cond(x.sum() > 0, branch, lambda x: x.cos(), (x,))  # type: ignore[no-any-return]
         return gate(part(x))
 
     with dynamo.eager_stance():
