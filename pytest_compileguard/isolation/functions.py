@@ -8,7 +8,7 @@ import types
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 
@@ -90,7 +90,7 @@ def _bare(real: types.FunctionType, cells: Cells) -> types.FunctionType:
 
 def _unchanged(real: types.FunctionType, cells: Cells) -> bool:
     contents = [content_of(cell) for cell in real.__closure__ or ()]
-    assigned = global_names(real.__code__)[1] or _assigned_cells(real.__code__)
+    assigned = global_names(real.__code__)[1] or assigned_cells(real.__code__)
     return (
         not assigned
         and all(a is b for a, b in zip(contents, cells.closure, strict=True))
@@ -111,26 +111,66 @@ def _foreign(function: types.FunctionType, value: object) -> bool:
     return isinstance(value, types.FunctionType) and value.__globals__ is not function.__globals__
 
 
+def attributes_of_function(function: types.FunctionType) -> dict[str, Any]:
+    """What the user keeps on a function, without what decorators and the compiler leave there."""
+    return {
+        name: value
+        for name, value in vars(function).items()
+        if not (name.startswith("_torch") or (name.startswith("__") and name.endswith("__")))
+    }
+
+
 def assigned_values(function: types.FunctionType) -> dict[str, Any]:
     """What a function binds outside of itself: globals and variables of outer functions."""
     space, code = function.__globals__, function.__code__
     found = {name: space[name] for name in global_names(code)[1] if name in space}
-    stored = _assigned_cells(code)
+    found |= attributes_of_function(function)
+    stored = assigned_cells(code)
     for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
         if name in stored and content_of(cell) is not Cells.EMPTY:
             found[name] = cell.cell_contents
     return found
 
 
+class Attributes(NamedTuple):
+    """What a code object, or one nested in it, may take out of modules."""
+
+    named: frozenset[str]
+    """Also by a string, as ``getattr`` does."""
+    assigned: frozenset[str]
+    imported: frozenset[tuple[str, int]]
+    """Modules that are imported in the code itself: name and how relative it is."""
+
+
 @lru_cache(maxsize=1024)
-def _assigned_cells(code: types.CodeType) -> frozenset[str]:
+def attribute_names(code: types.CodeType) -> Attributes:
+    """Names that a code object, or one nested in it, may mean as parts of a module."""
+    inner = [attribute_names(part) for part in code.co_consts if isinstance(part, types.CodeType)]
+    strings = {part for part in code.co_consts if isinstance(part, str) and part.isidentifier()}
+    assigned, imported, level = set(), set(), 0
+    for instruction in dis.get_instructions(code):
+        if instruction.opname in ("STORE_ATTR", "DELETE_ATTR"):
+            assigned.add(instruction.argval)
+        elif instruction.opname == "IMPORT_NAME":
+            imported.add((instruction.argval, level))
+        # How relative an import is, is loaded just before the names that it imports.
+        level = instruction.argval if isinstance(instruction.argval, int) else level
+    return Attributes(
+        named=frozenset({*code.co_names, *strings}.union(*(part.named for part in inner))),
+        assigned=frozenset(assigned.union(*(part.assigned for part in inner))),
+        imported=frozenset(imported.union(*(part.imported for part in inner))),
+    )
+
+
+@lru_cache(maxsize=1024)
+def assigned_cells(code: types.CodeType) -> frozenset[str]:
     """Variables of outer functions (``nonlocal``) that a code object assigns."""
     stored = {
         instruction.argval
         for instruction in dis.get_instructions(code)
         if instruction.opname in ("STORE_DEREF", "DELETE_DEREF")
     }
-    inner = [_assigned_cells(part) for part in code.co_consts if isinstance(part, types.CodeType)]
+    inner = [assigned_cells(part) for part in code.co_consts if isinstance(part, types.CodeType)]
     return frozenset(stored.union(*inner)) & frozenset(code.co_freevars)
 
 

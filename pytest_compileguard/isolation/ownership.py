@@ -12,14 +12,15 @@ from typing import Any
 
 _MADE_IN_PYTHON = 1 << 9
 """The flag ``Py_TPFLAGS_HEAPTYPE``: a class without it was made in C and has no functions."""
+_INNER = ("__func__", "fget", "fset", "func")
 _STANDARD_LIBRARY = sysconfig.get_path("stdlib")
 
 
 def functions_of(value: Any) -> Iterator[types.FunctionType]:
-    """The functions of a part of a class, without what decorators wrap around them."""
-    inner = [value, *(getattr(value, name, None) for name in ("__func__", "fget", "func"))]
-    for part in inner:
-        function = getattr(part, "__wrapped__", part)
+    """The functions of a part of a class; first those that decorators wrap, then the wrappers."""
+    inner = [value, *(getattr(value, name, None) for name in _INNER)]
+    wrapped = [getattr(part, "__wrapped__", None) for part in inner]
+    for function in (*wrapped, *inner):
         if isinstance(function, types.FunctionType):
             yield function
 
@@ -28,10 +29,11 @@ def file_of(kind: type) -> str:
     """The file that defines a class, as far as its functions tell."""
     # Looking through the hundreds of parts of a tensor's base takes milliseconds.
     parts = list(vars(kind).values()) if kind.__flags__ & _MADE_IN_PYTHON else ()
-    functions = (f for value in parts for f in functions_of(value))
-    first = next(functions, None)
+    files = (f.__code__.co_filename for value in parts for f in functions_of(value))
+    # The functions that dataclasses make belong to no file.
+    first = next((file for file in files if file != "<string>"), None)
     if first is not None:
-        return str(first.__code__.co_filename)
+        return str(first)
     return getattr(sys.modules.get(kind.__module__), "__file__", None) or ""
 
 
@@ -39,6 +41,16 @@ def file_of(kind: type) -> str:
 def is_users(file: str) -> bool:
     """Whether a file is the user's: not of torch, a third party, Python or this package."""
     parts = PurePath(file).parts
-    foreign = "site-packages" in parts or "dist-packages" in parts or not file
     own = "pytest_compileguard" in parts and "tests" not in parts
-    return not (foreign or own or file.startswith((_STANDARD_LIBRARY, "<frozen", "<string")))
+    python = (_STANDARD_LIBRARY, "<frozen", "<string")
+    return not (_is_installed(file) or own or not file or file.startswith(python))
+
+
+@functools.lru_cache(maxsize=4096)
+def is_of_python(file: str) -> bool:
+    """Whether a file belongs to Python's standard library."""
+    return file.startswith(_STANDARD_LIBRARY) and not _is_installed(file)
+
+
+def _is_installed(file: str) -> bool:
+    return not {"site-packages", "dist-packages"}.isdisjoint(PurePath(file).parts)

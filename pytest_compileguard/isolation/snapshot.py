@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable
+import enum
+import functools
+import types
+import weakref
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import torch
@@ -16,18 +20,20 @@ from pytest_compileguard.isolation.ownership import file_of, is_users
 MISSING: Any = object()
 _MOST_BYTES = 2**20
 """Tensors above this are not copied; a checksum tells whether they were written to."""
-_MOST_PARTS = 10_000
+MOST_PARTS = 10_000
 
 
 class Place(NamedTuple):
     """A name that state is bound to."""
 
     owner: Any
-    """A class, or the globals of a module."""
+    """A class, the globals of a module, a function (its attributes, its defaults) or a cell."""
     name: str
     path: str
 
     def read(self) -> Any:
+        if isinstance(self.owner, _READ_BY_NAME):
+            return _named(self.owner, self.name)
         space = self.owner if isinstance(self.owner, dict) else vars(self.owner)
         return space.get(self.name, MISSING)
 
@@ -43,6 +49,16 @@ class Place(NamedTuple):
             delattr(self.owner, self.name)
         else:
             setattr(self.owner, self.name, value)
+
+
+_READ_BY_NAME = (types.FunctionType, types.CellType)
+
+
+def _named(owner: Any, name: str) -> Any:
+    try:
+        return getattr(owner, name, MISSING)
+    except ValueError:  # a variable of an outer function that is not bound yet
+        return MISSING
 
 
 class Snapshot:
@@ -79,16 +95,14 @@ class Snapshot:
         ]
 
     def _hold(self, value: Any) -> None:
-        if id(value) in self._held or len(self._held) > _MOST_PARTS:
-            self.truncated |= len(self._held) > _MOST_PARTS
+        if id(value) in self._held or len(self._held) > MOST_PARTS:
+            self.truncated |= len(self._held) > MOST_PARTS
             return
-        held = _content(value)
+        held = content(value)
         if held is None:
             return
         self._held[id(value)] = (value, held)
-        if isinstance(held, torch.Tensor | int):
-            return
-        for part in held.values() if isinstance(held, dict) else held:
+        for part in parts_of(held):
             self._hold(part)
 
     def _shown(self, value: Any, above: tuple[int, ...]) -> Any:
@@ -105,23 +119,44 @@ class Snapshot:
         return [self._shown(part, inside) for part in held]
 
 
-def _content(value: Any) -> Any:
-    """What an object holds; a mark where it is too large to copy; ``None`` where it is plain."""
+def content(value: Any) -> Any:
+    """What an object holds; a mark where it is too large to copy; ``None`` where it is plain.
+
+    What can't be given something else to hold is a tuple.
+    """
+    if isinstance(value, _ATOMS):
+        return None
     if isinstance(value, torch.Tensor):
         return _tensor_content(value)
     for kinds, copied in _CONTAINERS:
         if isinstance(value, kinds):
             return copied(value)
-    module = isinstance(value, torch.nn.Module)
-    if not module and (callable(value) or not is_users(file_of(type(value)))):
+    if not isinstance(value, torch.nn.Module) and not is_users(file_of(type(value))):
         return None
-    return attributes_of(value) or None
+    found = attributes_of(value)
+    return found if found or hasattr(value, "__dict__") else None
 
 
+def parts_of(held: Any) -> Iterable[Any]:
+    """The values in what an object holds."""
+    if isinstance(held, torch.Tensor | int):
+        return ()
+    return list(held.values()) if isinstance(held, dict) else held
+
+
+_ATOMS = (
+    *(type(None), bool, int, float, complex, str, bytes, type),
+    *(enum.Enum, types.ModuleType, types.FunctionType, types.BuiltinFunctionType),
+)
+_WEAK = (weakref.WeakKeyDictionary, weakref.WeakValueDictionary)
 _CONTAINERS: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
     (dict, dict),
     ((list, collections.deque), list),
-    (set, frozenset),
+    ((set, weakref.WeakSet), frozenset),
+    (tuple, tuple),
+    (_WEAK, dict),
+    (types.MethodType, lambda method: (method.__self__,)),
+    (functools.partial, lambda made: (made.func, made.args, made.keywords)),
 )
 
 
@@ -136,12 +171,12 @@ def _tensor_content(value: torch.Tensor) -> torch.Tensor | int | None:
 
 def _fill(value: Any, held: Any) -> None:
     """Give an object in place what it held; one that is unchanged is left alone."""
-    if isinstance(held, int) or _same(value, held):
+    if isinstance(held, int | tuple) or _same(value, held):
         return
     if isinstance(held, torch.Tensor):
         with torch.no_grad():
             value.data.copy_(held)
-    elif isinstance(value, dict | set):
+    elif isinstance(value, (dict, set, weakref.WeakSet, *_WEAK)):
         value.clear()
         value.update(held)
     elif isinstance(value, list | collections.deque):
@@ -158,12 +193,10 @@ def _fill(value: Any, held: Any) -> None:
 def _same(value: Any, held: Any) -> bool:
     if isinstance(held, torch.Tensor):
         return torch.equal(value.detach(), held)
-    now = _content(value)
+    now = content(value)
     if isinstance(held, dict):
         pairs = zip(held.items(), (now or {}).items(), strict=False)
-        return len(held) == len(now or {}) and all(
-            a == b and x is y for (a, x), (b, y) in pairs if isinstance(a, type(b))
-        )
+        return len(held) == len(now or {}) and all(a is b and x is y for (a, x), (b, y) in pairs)
     if isinstance(held, frozenset):
         return bool(now == held)
     return len(now) == len(held) and all(a is b for a, b in zip(now, held, strict=True))

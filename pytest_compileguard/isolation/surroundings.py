@@ -1,38 +1,64 @@
-"""State that belongs to no copy: attributes of classes, and globals that methods and helpers use.
+"""State that belongs to no copy: attributes of classes, and what methods and helpers reach.
 
-Classes and the globals of their methods can't be copied without becoming other ones. So
-they are read before a call and put back for each side; what each side leaves in them is
-compared.
+Classes, the globals of their methods and what helpers keep (in closures, defaults, attributes)
+can't be copied without becoming other ones. So they are read before a call and put back for each
+side; what each side leaves in them is compared.
 """
 
 from __future__ import annotations
 
+import collections
 import functools
+import importlib.util
 import itertools
+import sys
 import types
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from pytest_compileguard.isolation.ambient import RandomState, random_state
-from pytest_compileguard.isolation.functions import STATE, content_of, global_names
+from pytest_compileguard.isolation.functions import (
+    Attributes,
+    assigned_cells,
+    attribute_names,
+    attributes_of_function,
+    global_names,
+    stateful_names,
+)
 from pytest_compileguard.isolation.objects import is_compiler_mark
-from pytest_compileguard.isolation.ownership import file_of, functions_of, is_users
-from pytest_compileguard.isolation.snapshot import MISSING, Place, Snapshot
+from pytest_compileguard.isolation.ownership import file_of, functions_of, is_of_python, is_users
+from pytest_compileguard.isolation.snapshot import (
+    MISSING,
+    MOST_PARTS,
+    Place,
+    Snapshot,
+    content,
+    parts_of,
+)
 
 _CLASS_PARTS = (staticmethod, classmethod, property, types.FunctionType, functools.cached_property)
+_DEFAULTS = ("__defaults__", "__kwdefaults__")
+_CACHED = type(functools.lru_cache(int))
 
 
 class Surroundings:
     """All places that a target and what it holds may write to without the mirrors' knowledge."""
 
     def __init__(self, objects: Iterable[Any]) -> None:
-        self._globals: dict[tuple[int, str], Place] = {}
+        self._noted: dict[tuple[int, str], Place] = {}
         self._classes: dict[type, str] = {}
         """With the name of each in what is said, which no other has."""
-        self._seen: set[int] = set()
+        self._functions: dict[types.FunctionType, str] = {}
+        """Those whose attributes count."""
+        self._taken: set[str] = set()
+        """What all of these are called."""
+        self._seen: set[tuple[int, object]] = set()
+        self._open: collections.deque[Any] = collections.deque()
+        self.truncated = False
+        """Whether there was more than could be followed."""
         for value in objects:
             if isinstance(value, types.FunctionType):
                 self._function(value, own=True)
@@ -40,6 +66,7 @@ class Surroundings:
                 self._class(type(value.__self__))
             else:
                 self._class(value if isinstance(value, type) else type(value))
+        self._follow()
 
     def read(self) -> Snapshot:
         return Snapshot([(place, place.read()) for place in self._places()])
@@ -58,7 +85,7 @@ class Surroundings:
         snapshot.put_back()
 
     def _places(self) -> list[Place]:
-        found = list(self._globals.values())
+        found = list(self._noted.values())
         for kind, called in self._classes.items():
             found += [
                 Place(kind, name, f"{called}.{name}")
@@ -66,65 +93,128 @@ class Surroundings:
                 if not _is_special(name) and not isinstance(value, (*_CLASS_PARTS, type))
                 if not hasattr(type(value), "__get__") or isinstance(value, torch.Tensor)
             ]
+        for function, called in self._functions.items():
+            names = attributes_of_function(function)
+            found += [Place(function, name, f"{called}.{name}") for name in names]
         return found
 
     def _class(self, kind: type) -> None:
         for base in kind.__mro__:
             if base in self._classes or not is_users(file_of(base)):
                 continue
-            self._classes[base] = self._free_name(base)
+            names = base.__name__, f"{base.__module__}.{base.__qualname__}"
+            self._classes[base] = self._free(*names)
             for value in list(vars(base).values()):
                 for function in functions_of(value):
                     self._function(function, own=False)
 
-    def _free_name(self, kind: type) -> str:
-        """Classes of equal name would hide each other."""
-        whole = f"{kind.__module__}.{kind.__qualname__}"
-        numbered = (f"{whole} ({number})" for number in itertools.count(2))
-        taken = set(self._classes.values())
-        names = itertools.chain((kind.__name__, whole), numbered)
-        return next(name for name in names if name not in taken)
-
     def _function(self, function: types.FunctionType, *, own: bool) -> None:
-        """Note the globals of a function; those of the target's own file are copied instead."""
-        if id(function.__code__) in self._seen or not is_users(function.__code__.co_filename):
+        """Note what a function reaches; of one that is ``own``, only what has no copy."""
+        if not self._is_new(function, own):
             return
-        self._seen.add(id(function.__code__))
-        space = function.__globals__
-        names, assigned = global_names(function.__code__)
-        for name in names:
+        if not is_users(function.__code__.co_filename):
+            if not own:
+                self._wrapper(function)
+            return
+        name = function.__qualname__.replace("<locals>.", "")
+        called = self._functions[function] = self._free(name, f"{function.__module__}.{name}")
+        self._open += attributes_of_function(function).values()
+        self._globals(function, frozenset(stateful_names(function) if own else ()))
+        self._cells(function, called, own=own)
+        for name in () if own else _DEFAULTS:
+            value = getattr(function, name)
+            if value:
+                self._note(Place(function, name, f"a default of {called}"), value, assigned=False)
+
+    def _wrapper(self, function: types.FunctionType) -> None:
+        """Follow what a decorator of others wraps; state is noted where it is Python's own."""
+        noted = is_of_python(function.__code__.co_filename)
+        if noted:
+            self._cells(function, function.__qualname__.replace("<locals>.", ""), own=False)
+        for value in [*vars(function).values(), *_contents(function)]:
+            if isinstance(value, types.FunctionType | types.MethodType | functools.partial):
+                self._open.append(value)
+
+    def _globals(self, function: types.FunctionType, copied: frozenset[str]) -> None:
+        code, space = function.__code__, function.__globals__
+        read, assigned = global_names(code)
+        parts = attribute_names(code)
+        users = is_users(space.get("__file__") or "")
+        for name in read:
             value = space.get(name, MISSING)
-            self._value(value, space, name, note=not own, assigned=name in assigned)
-            self._module(value, function.__code__.co_names)
-        for cell in function.__closure__ or ():
-            content = content_of(cell)
-            self._module(content, function.__code__.co_names)
-            if isinstance(content, types.FunctionType):
-                self._function(content, own=own)
-            elif isinstance(content, type):
-                self._class(content)
+            self._module(value, parts)
+            if name not in copied:
+                place = Place(space, name, f"{space.get('__name__', '')}.{name}")
+                self._value(place, value, assigned=name in assigned, users=users)
+        for name, level in parts.imported:
+            self._module(_imported(name, level, space), parts)
 
-    def _module(self, module: Any, names: tuple[str, ...]) -> None:
+    def _cells(self, function: types.FunctionType, called: str, *, own: bool) -> None:
+        code = function.__code__
+        assigned = assigned_cells(code)
+        for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+            place = Place(cell, "cell_contents", f"{called}.{name}")
+            value = place.read()
+            self._module(value, attribute_names(code))
+            if own:
+                self._open += [value] if isinstance(value, type) else []
+            elif value is not MISSING or name in assigned:
+                self._note(place, value, assigned=name in assigned)
+
+    def _module(self, module: Any, parts: Attributes) -> None:
         """Note what a function takes out of a module that it uses by name."""
-        for name in names if isinstance(module, types.ModuleType) else ():
-            value = vars(module).get(name, MISSING)
-            self._value(value, vars(module), name, note=True, assigned=False)
-
-    def _value(
-        self, value: Any, space: dict[str, Any], name: str, *, note: bool, assigned: bool
-    ) -> None:
-        if isinstance(value, types.FunctionType):
-            own = not note and value.__globals__ is space
-            self._function(value, own=own)
-        elif isinstance(value, type):
-            self._class(value)
-        elif isinstance(value, types.ModuleType):
+        if not isinstance(module, types.ModuleType) or not is_users(_file_of_module(module)):
             return
-        elif note and is_users(space.get("__file__") or "") and (assigned or _is_state(value)):
-            path = f"{space.get('__name__', '')}.{name}"
-            self._globals[id(space), name] = Place(space, name, path)
-            if not isinstance(value, torch.Tensor):
+        if not self._is_new(module, parts):
+            return
+        space = vars(module)
+        for name in parts.named & space.keys():
+            self._module(space[name], parts)
+            place = Place(space, name, f"{module.__name__}.{name}")
+            self._value(place, space[name], assigned=name in parts.assigned, users=True)
+
+    def _value(self, place: Place, value: Any, *, assigned: bool, users: bool) -> None:
+        if users:
+            self._note(place, value, assigned=assigned)
+        elif isinstance(value, types.FunctionType | types.MethodType | type):
+            self._open.append(value)
+
+    def _note(self, place: Place, value: Any, *, assigned: bool) -> None:
+        if assigned or content(value) is not None or isinstance(value, Iterator):
+            key = id(place.owner), place.name
+            if key not in self._noted:
+                self._noted[key] = place._replace(path=self._free(place.path))
+        self._open.append(value)
+
+    def _follow(self) -> None:
+        """Go on to the functions and classes that are reached through what was noted."""
+        while self._open:
+            value = self._open.popleft()
+            if isinstance(value, types.FunctionType):
+                self._function(value, own=False)
+            elif isinstance(value, type):
+                self._class(value)
+            elif isinstance(value, _CACHED):
+                self._open.append(value.__wrapped__)
+            elif (held := content(value)) is not None and self._is_new(value, None):
                 self._class(type(value))
+                if len(self._seen) < MOST_PARTS:
+                    self._open += parts_of(held)
+                else:
+                    self.truncated = True
+
+    def _free(self, *names: str) -> str:
+        """The first name that is not taken: things of equal name would hide each other."""
+        numbered = (f"{names[-1]} ({number})" for number in itertools.count(2))
+        found = next(n for n in itertools.chain(names, numbered) if n not in self._taken)
+        self._taken.add(found)
+        return found
+
+    def _is_new(self, value: Any, how: object) -> bool:
+        key = id(value), how
+        new = key not in self._seen
+        self._seen.add(key)
+        return new
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -134,6 +224,11 @@ class Scene:
     random: RandomState
     surroundings: Surroundings
     snapshot: Snapshot
+
+    @property
+    def truncated(self) -> bool:
+        """Whether there is more than can be put back."""
+        return self.surroundings.truncated or self.snapshot.truncated
 
     def now(self) -> Scene:
         """The same places as they are at this moment."""
@@ -146,10 +241,23 @@ class Scene:
         self.surroundings.put_back(self.snapshot)
 
 
-def _is_state(value: Any) -> bool:
-    return isinstance(value, STATE) or (
-        value is not MISSING and not callable(value) and is_users(file_of(type(value)))
-    )
+def _contents(function: types.FunctionType) -> list[Any]:
+    cells = function.__closure__ or ()
+    return [Place(cell, "cell_contents", "").read() for cell in cells]
+
+
+def _imported(name: str, level: int, space: dict[str, Any]) -> Any:
+    """The module that an import in a function gives, if it was imported before."""
+    if level:
+        try:
+            name = importlib.util.resolve_name("." * level + name, space.get("__package__"))
+        except ImportError:
+            return None
+    return sys.modules.get(name)
+
+
+def _file_of_module(module: types.ModuleType) -> str:
+    return str(vars(module).get("__file__") or "")
 
 
 def _is_special(name: str) -> bool:

@@ -45,8 +45,10 @@ def met_by(failed: ComparedCall, target: Any) -> Met:
     for place, value in failed.scene.snapshot.bound:
         if isinstance(place.owner, dict):
             _add_global(met, place.owner, place.name, value)
-        else:
+        elif isinstance(place.owner, type):
             _add_class(met, place, value)
+        else:
+            met.unsaved.append(place.path)
     twin = failed.snapshot.target
     if isinstance(twin, types.FunctionType) and twin is not target:
         _add_own(met, target, twin)

@@ -105,7 +105,7 @@ class Shadow:
             made.error = error
         after = before.now()
         made.drew_random = not random.same_tensors_drawn(after.random)
-        if before.snapshot.truncated:
+        if before.truncated:
             made.notes["classes and globals hold too many objects to compare all"] = None
         try:
             if sides is not None:
