@@ -1,9 +1,9 @@
 """The shadow call: copies of a target and its arguments that start from the same state.
 
 ``mirror`` makes copies and keeps them in step: of ``objects``, ``containers``, ``functions``
-and ``tensors``, with their strides and aliasing; ``pairs`` knows which copy is whose. ``ambient``
-holds what surrounds a call (random state, grad mode, autocast, default dtype), ``surroundings``
-what it meets in classes and globals, of which ``snapshot`` keeps the values and ``ownership`` says
-whose they are.
+and ``tensors``, with their strides and aliasing; ``pairs`` knows which copy is whose, ``keys``
+how containers name what they are found by. ``ambient`` holds what surrounds a call (random state,
+grad mode, autocast, default dtype), ``surroundings`` what it meets in classes, globals and helpers,
+of which ``snapshot`` keeps the values and ``ownership`` says whose they are.
 ``shared`` and ``fingerprint`` watch what is not copied, ``quiet`` keeps shadow calls silent.
 """

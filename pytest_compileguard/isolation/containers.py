@@ -4,13 +4,38 @@ from __future__ import annotations
 
 import collections
 import copy
+import enum
+import types
 from typing import TYPE_CHECKING, Any
+
+import torch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pytest_compileguard.isolation.mirror import Mirror
 
+# What has no twin but itself.
+ATOMIC = (
+    type(None),
+    bool,
+    int,
+    float,
+    complex,
+    str,
+    bytes,
+    type,
+    enum.Enum,
+    types.ModuleType,
+    types.BuiltinFunctionType,
+    types.CodeType,
+    torch.dtype,
+    torch.device,
+    torch.layout,
+    torch.memory_format,
+    torch.Size,
+    torch.SymInt,
+)
 EXACT_MAPPINGS = (dict, collections.OrderedDict, collections.defaultdict, collections.Counter)
 
 
@@ -28,7 +53,7 @@ def reflect_entries(mirror: Mirror, real: Any, path: str, form: str) -> Any:
     mirror.remember(real, twin, path, keep=mirror.keeps and exact)
     entries = {}
     for key, value in list(real.items()):
-        twin_key = mirror.reflect(key, path)
+        twin_key = mirror.key(key, path)
         place = form.format(path=path, key=key).lstrip(".")
         if mirror.keeps and twin_key in twin:
             mirror.adopt(value, twin[twin_key], place)

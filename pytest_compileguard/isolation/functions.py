@@ -35,6 +35,7 @@ class Cells:
     names: dict[str, Any]
     defaults: Any
     keyword_defaults: dict[str, Any]
+    attributes: dict[str, Any]
     space: dict[str, Any]
     """Globals of twin functions: one copy for all functions of a file."""
 
@@ -74,6 +75,9 @@ def rebuild(real: types.FunctionType, cells: Cells, known: Any) -> types.Functio
         twin.__globals__.update({name: space[name] for name in read} | cells.names)
     twin.__defaults__ = cells.defaults
     twin.__kwdefaults__ = cells.keyword_defaults or None
+    for name in attributes_of_function(twin).keys() - cells.attributes.keys():
+        delattr(twin, name)
+    vars(twin).update(cells.attributes)
     return twin
 
 

@@ -10,10 +10,8 @@ parameters of its own, since it writes to them.
 from __future__ import annotations
 
 import copy
-import enum
-import types
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
@@ -22,38 +20,24 @@ from torch.utils import _pytree as pytree
 
 from pytest_compileguard.isolation import containers, objects, tensors
 from pytest_compileguard.isolation.pairs import Pairs
-from pytest_compileguard.isolation.storages import StorageCopies, storage_key
+from pytest_compileguard.isolation.storages import StorageCopies, base_of, storage_key
 from pytest_compileguard.isolation.widening import Widening
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 NamedTensor = tuple[str, torch.Tensor]
 
-_ATOMIC = (
-    type(None),
-    bool,
-    int,
-    float,
-    complex,
-    str,
-    bytes,
-    type,
-    enum.Enum,
-    types.ModuleType,
-    types.BuiltinFunctionType,
-    types.CodeType,
-    torch.dtype,
-    torch.device,
-    torch.layout,
-    torch.memory_format,
-    torch.Size,
-    torch.SymInt,
-)
 # Kinds of new state that a twin may have made already.
 _ADOPTED = (torch.Tensor, list, *containers.EXACT_MAPPINGS)
 _REFLECTIONS: tuple[tuple[Any, Callable[..., Any]], ...] = (
     *containers.REFLECTIONS,
     *objects.REFLECTIONS,
 )
+
+
+class Snapshot(Protocol):
+    """What the surroundings of a call hold."""
+
+    def whole(self, met: Container[int], barred: Container[int]) -> dict[int, Any]: ...
 
 
 class CompiledForm(Protocol):
@@ -81,7 +65,10 @@ class Mirror:
         compiled_form: Callable[[Any], CompiledForm | None],
         compiles: bool = False,
         widening: Widening | None = None,
+        themselves: dict[int, Any] | None = None,
     ) -> None:
+        self.themselves = {} if themselves is None else themselves
+        """What belongs to the surroundings of a call, by identity: it has no other twins."""
         self.notes: dict[str, None] = {}
         """What could not be copied and is shared, in words."""
         self.holds_optimizer = False
@@ -109,6 +96,7 @@ class Mirror:
             compiled_form=self.compiled_form,
             compiles=self.compiles,
             widening=self._widening,
+            themselves=self.themselves,
         )
 
     def target(self, real: Any) -> Any:
@@ -151,6 +139,18 @@ class Mirror:
         """All objects that this call met."""
         return [real for real, _ in self._passed.values()]
 
+    def leaves(self, found: Snapshot, target: Any) -> bool:
+        """Stop copying what the surroundings hold and put back; whether anything was copied.
+
+        Else one of two names of an object would mean it, and the other its copy. What stood for
+        itself once does so for ever, since code was compiled for it; the target never does.
+        """
+        barred = {id(target), id(getattr(target, "__self__", None))}
+        met = self._passed.keys() - self.themselves.keys()
+        whole = found.whole(met, barred)
+        self.themselves.update((key, whole[key]) for key in met & whole.keys())
+        return not met.isdisjoint(whole)
+
     def space(self, real: dict[str, Any]) -> dict[str, Any]:
         """The globals of twin functions whose originals have the given ones."""
         if id(real) not in self._spaces:
@@ -168,8 +168,10 @@ class Mirror:
 
     def reflect(self, real: Any, path: str) -> Any:
         """Make or update the twin of one object; immutable ones are their own."""
-        if isinstance(real, _ATOMIC):
+        if isinstance(real, containers.ATOMIC):
             return real
+        if id(real) in self.themselves:
+            self._passed[id(real)] = (real, real)
         if id(real) in self._passed:
             return self._passed[id(real)][1]
         if isinstance(real, torch.Tensor):
@@ -201,7 +203,11 @@ class Mirror:
         Both sides make state of their own in a call (an optimizer's, a cache): guards on it
         hold only while it stays the same object.
         """
-        if self._pairs.knows(real, existing) or isinstance(real, _ATOMIC) or existing is real:
+        if (
+            self._pairs.knows(real, existing)
+            or isinstance(real, containers.ATOMIC)
+            or existing is real
+        ):
             return
         if isinstance(real, torch.Tensor):
             fits = isinstance(existing, torch.Tensor) and tensors.same_form(real, existing)
@@ -218,6 +224,10 @@ class Mirror:
         """The twin of earlier calls, or ``None``."""
         return self._pairs.twin(real)
 
+    def key(self, real: Any, path: str) -> Any:
+        """The key of a container in its twin; what is kept by ``id`` goes by the twin's."""
+        return self._pairs.twin_id(real) if type(real) is int else self.reflect(real, path)
+
     def _compiled(self, real: Any, form: CompiledForm, path: str) -> Any:
         plain = self.reflect(form.plain, path)
         twin = self.known(real)
@@ -230,9 +240,11 @@ class Mirror:
     def _tensor(self, real: torch.Tensor, path: str) -> torch.Tensor:
         known = self.known(real)
         base = None if self.keeps else self._storages.base_given(real)
+        if base is None and (below := base_of(real)) is not None and id(below) in self._passed:
+            base = below
         if known is None and base is not None:
             twin = tensors.as_view(real, base, self.reflect(base, path))
-            self.remember(real, twin, path, keep=False)
+            self.remember(real, twin, path, keep=self.keeps)
             return twin
         keep = self.keeps or known is not None
         if known is not None:
@@ -242,6 +254,8 @@ class Mirror:
             storages = self._state_storages if of_state else self._storages
             if keep or not real.requires_grad:
                 twin = leaf = tensors.copy_tensor(real, storages)
+                if of_state and not keep and not tensors.may_overlap(real):
+                    twin = leaf = self._updated(real, twin)  # the copy may be of an earlier call
             else:
                 twin, leaf = tensors.copy_differentiable(real, storages)
         if self.copies_gradients and self._widening is None:

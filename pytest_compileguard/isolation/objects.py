@@ -6,6 +6,7 @@ import contextlib
 import copy
 import functools
 import io
+import sys
 import types
 import weakref
 from collections.abc import Hashable, Iterator
@@ -15,7 +16,14 @@ import torch
 
 from pytest_compileguard.errors import IsolationError
 from pytest_compileguard.isolation.containers import EXACT_MAPPINGS, reflect_entries
-from pytest_compileguard.isolation.functions import Cells, content_of, rebuild, stateful_names
+from pytest_compileguard.isolation.functions import (
+    Cells,
+    attributes_of_function,
+    content_of,
+    rebuild,
+    stateful_names,
+)
+from pytest_compileguard.isolation.ownership import file_of, is_users
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,9 +68,26 @@ def is_compiler_mark(name: str) -> bool:
     return name in (_IN_PLACE, "_is_torch_compile") or name.startswith("_torchdynamo_")
 
 
+def is_sentinel(value: Any) -> bool:
+    """Whether an object holds nothing and is known by its identity, as ``object()`` is."""
+    kind = type(value)
+    if getattr(value, "__dict__", None):
+        return False
+    if not _has_attributes(value):
+        made = [base for base in kind.__mro__ if base is not object]
+        return all("__slots__" in vars(base) for base in made)
+    # What users' modules bind may be given attributes: that is put back as a part of them.
+    if attributes_of(value) or is_users(file_of(kind)):
+        return False
+    return any(bound is value for bound in vars(sys.modules.get(kind.__module__, kind)).values())
+
+
 def reflect_object(mirror: Mirror, real: Any, path: str) -> Any:
     """A module, an optimizer, or an object of the user's: attributes are mirrored."""
     mirror.holds_optimizer |= isinstance(real, torch.optim.Optimizer)
+    if is_sentinel(real):
+        mirror.remember(real, real, path, keep=False)
+        return real
     twin = mirror.known(real) if _has_attributes(real) else None
     if twin is None:
         twin = _bare(mirror, real, path)
@@ -192,6 +217,10 @@ def _reflect_function(mirror: Mirror, real: types.FunctionType, path: str) -> An
         defaults=mirror.reflect(real.__defaults__, path),
         keyword_defaults={
             name: mirror.reflect(value, name) for name, value in (real.__kwdefaults__ or {}).items()
+        },
+        attributes={
+            name: mirror.reflect(value, f"{path}.{name}")
+            for name, value in attributes_of_function(real).items()
         },
         space=mirror.space(space),
     )

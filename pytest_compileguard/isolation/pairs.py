@@ -50,6 +50,11 @@ class Pairs:
         pair = self._living(real)
         return None if pair is None else pair.twin
 
+    def twin_id(self, number: int) -> int:
+        """Give the identity of the twin, if a number is that of an original."""
+        pair = self._pairs.get(number)
+        return number if pair is None or pair.original() is None else id(pair.twin)
+
     def knows(self, real: Any, twin: Any) -> bool:
         """Whether the one has a twin, or the other is one."""
         return self._living(real) is not None or id(twin) in self._twins

@@ -7,11 +7,12 @@ import enum
 import functools
 import types
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from typing import Any, NamedTuple
 
 import torch
 
+from pytest_compileguard.isolation.containers import ATOMIC
 from pytest_compileguard.isolation.fingerprint import MOST_BYTES as MOST_BYTES_READ
 from pytest_compileguard.isolation.fingerprint import checksum_of, version_of
 from pytest_compileguard.isolation.objects import attributes_of
@@ -54,6 +55,16 @@ class Place(NamedTuple):
 _READ_BY_NAME = (types.FunctionType, types.CellType)
 
 
+_ALONE = (*ATOMIC, types.FunctionType)
+
+
+def _is_whole(value: Any) -> bool:
+    """Whether all that there is to an object is what it holds; gradients are not held."""
+    if isinstance(value, torch.Tensor):
+        return not value.requires_grad
+    return not isinstance(value, torch.nn.Module | torch.optim.Optimizer)
+
+
 def _named(owner: Any, name: str) -> Any:
     try:
         return getattr(owner, name, MISSING)
@@ -93,6 +104,24 @@ class Snapshot:
             for key, (value, held) in self._held.items()
             if isinstance(held, int) and later._held.get(key, (value, held))[1] != held
         ]
+
+    def whole(self, met: Container[int], barred: Container[int]) -> dict[int, Any]:
+        """What is put back with all that it holds, by identity; nothing if none of it was met."""
+        found = {
+            key: value
+            for key, (value, held) in self._held.items()
+            if key not in barred and not isinstance(held, int) and _is_whole(value)
+        }
+        if not any(key in met for key in found):
+            return {}
+        while lost := [key for key in found if not self._holds_only(key, found)]:
+            for key in lost:
+                del found[key]
+        return found
+
+    def _holds_only(self, key: int, known: Container[int]) -> bool:
+        parts = parts_of(self._held[key][1])
+        return all(id(part) in known or isinstance(part, _ALONE) for part in parts)
 
     def _hold(self, value: Any) -> None:
         if id(value) in self._held or len(self._held) > MOST_PARTS:

@@ -62,8 +62,11 @@ class StorageCopies:
     def view(self, tensor: torch.Tensor) -> torch.Tensor:
         """Make the same view on the copied storage; a plain leaf without gradient."""
         if id(tensor) in self._bases:
-            return self._bases[id(tensor)][1]
-        base = _base_of(tensor)
+            made = self._bases[id(tensor)][1]
+            form = tensor.size(), tensor.stride(), self.offset(tensor)
+            same = (made.size(), made.stride(), made.storage_offset()) == form
+            return made if same else made.as_strided(*form)
+        base = base_of(tensor)
         if base is None and id(tensor) in self._given and not tensor.requires_grad:
             return self._base(tensor, tensor)
         if base is None:
@@ -170,7 +173,7 @@ class StorageCopies:
         return _Copy(storage, made.untyped_storage(), start, end)
 
 
-def _base_of(tensor: torch.Tensor) -> torch.Tensor | None:
+def base_of(tensor: torch.Tensor) -> torch.Tensor | None:
     """The tensor that another is a view of, where no gradient is at stake."""
     if tensor.is_inference() or tensor.requires_grad:
         return None

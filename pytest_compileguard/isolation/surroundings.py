@@ -99,7 +99,7 @@ class Surroundings:
         return found
 
     def _class(self, kind: type) -> None:
-        for base in kind.__mro__:
+        for base in kind.__mro__ if self._is_new(kind, Place) else ():
             if base in self._classes or not is_users(file_of(base)):
                 continue
             names = base.__name__, f"{base.__module__}.{base.__qualname__}"

@@ -80,7 +80,7 @@ def copy_gradient(real: torch.Tensor, twin: torch.Tensor) -> None:
 def as_view(tensor: torch.Tensor, base: torch.Tensor, twin: torch.Tensor) -> torch.Tensor:
     """Make the view on ``twin`` that a tensor is on ``base``; gradients flow as they did."""
     offset = int(tensor.storage_offset()) - int(base.storage_offset()) + int(twin.storage_offset())
-    with torch.set_grad_enabled(tensor.requires_grad):
+    with torch.set_grad_enabled(tensor.requires_grad or not base.requires_grad):
         made = twin.as_strided(tensor.size(), tensor.stride(), offset)
     copy_attributes(tensor, made)
     return made

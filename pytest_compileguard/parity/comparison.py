@@ -287,7 +287,16 @@ def _others(actual: Any, expected: Any) -> Difference | None:
         equal = actual == expected
     if not isinstance(equal, bool):
         raise IncomparableError(f"values of type {kind.__qualname__} can't be compared")
+    if not equal and isinstance(actual, set | frozenset) and _is_unordered(actual, expected):
+        raise IncomparableError("objects in a set have no order by which to compare copies")
     return None if equal else Difference("value", f"compiled {actual!r}, eager {expected!r}")
+
+
+def _is_unordered(actual: frozenset[Any] | set[Any], expected: Any) -> bool:
+    """Whether sets of one length hold objects that may be copies of each other."""
+    plain = (*_PLAIN, float, complex)
+    parts = [*actual, *expected]
+    return len(actual) == len(expected) and not all(isinstance(part, plain) for part in parts)
 
 
 def _defines_equality(kind: type) -> bool:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils import _pytree as pytree
 
+from pytest_compileguard.isolation.keys import key_names, without_addresses
 from pytest_compileguard.isolation.objects import attributes_of
 
 
@@ -55,9 +56,10 @@ class _Walk:
         pairs, structure = _flattened(value)
         # A list is no tuple, though their leaves agree.
         container = not structure.is_leaf()
-        found = [Leaf(f"{path} (structure)", Structure(repr(structure)))] if container else []
+        told = Leaf(f"{path} (structure)", Structure(without_addresses(repr(structure))))
+        found = [told] if container else []
         for name, leaf in pairs:
-            found += self._parts(leaf, path + name)
+            found += self._parts(leaf, path + without_addresses(name))
         return found
 
     def _parts(self, value: Any, path: str) -> list[Leaf]:
@@ -75,7 +77,8 @@ class _Walk:
             return None
         # pytree knows containers by their exact class only.
         if isinstance(value, Mapping):
-            return {f"[{key!r}]": part for key, part in value.items()}
+            named = zip(key_names(value, {}), value.values(), strict=True)
+            return {f"[{name}]": part for name, part in named}
         if isinstance(value, list | tuple | collections.deque):
             return {f"[{index}]": part for index, part in enumerate(value)}
         if dataclasses.is_dataclass(value):

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from pytest_compileguard.isolation.functions import assigned_values
+from pytest_compileguard.isolation.keys import key_names
 from pytest_compileguard.isolation.objects import attributes_of, is_compiler_mark
 from pytest_compileguard.isolation.storages import memory_key
 from pytest_compileguard.parity.gradients import NamedTensor
@@ -81,7 +82,7 @@ def is_array(value: Any) -> bool:
 def new_tensors(state: State) -> Iterator[NamedTensor]:
     """Tensors that the call made and keeps in attributes or items of what it met."""
     known = {id(twin) for _, twin in state.values()}
-    paths = {id(twin): path for path, twin in state.values() if isinstance(twin, torch.Tensor)}
+    paths = {id(twin): path for path, twin in state.values()}
     for path, twin in state.values():
         for name, part in _parts(twin, paths).items():
             if id(part) not in known and _is_compared(part):
@@ -112,7 +113,7 @@ class Twins:
         self._compiled = {id(twin): key for key, (_, twin) in compiled.items()}
         self._eager = {id(twin): key for key, (_, twin) in eager.items()}
         both = [*compiled.values(), *eager.values()]
-        self.paths = {id(twin): path for path, twin in both if isinstance(twin, torch.Tensor)}
+        self.paths = {id(twin): path for path, twin in both}
 
     def correspond(self, actual: Any, expected: Any) -> bool:
         key = self._eager.get(id(expected))
@@ -121,15 +122,16 @@ class Twins:
 
 def _parts(value: Any, paths: dict[int, str]) -> dict[str, Any]:
     if isinstance(value, dict):
-        # Optimizers keep their state by parameter.
-        return {f"[{paths.get(id(key), repr(key))}]": part for key, part in value.items()}
+        named = zip(key_names(value, paths), value.values(), strict=True)
+        return {f"[{name}]": part for name, part in named}
     if isinstance(value, list | collections.deque):
         return {f"[{index}]": part for index, part in enumerate(value)}
     if isinstance(value, types.FunctionType):
         return assigned_values(value)
     if isinstance(value, _WITHOUT_STATE):
         return {}
-    if isinstance(value, set) and all(isinstance(item, _ATOMS) for item in value):
-        return {" (items)": frozenset(value)}
+    if isinstance(value, set):
+        plain = all(isinstance(item, _ATOMS) for item in value)
+        return {" (items)": frozenset(value if plain else key_names(value, paths))}
     attributes = attributes_of(value)
     return {f".{name}": part for name, part in attributes.items() if not is_compiler_mark(name)}

@@ -97,6 +97,8 @@ class Shadow:
         sides = self._prepare(made, args, kwargs)
         eager = self._mirrors[1] if self._mirrors else None
         before = scene(random, eager.originals() if eager else ())
+        if sides and eager and eager.leaves(before.snapshot, self._target):
+            sides = self._prepare(made, args, kwargs)
         shared = Shared(eager, before)
         try:
             with dynamo.eager_stance():

@@ -221,6 +221,7 @@ def run_in_float64(
         share_parameters=True,
         compiled_form=dynamo.compiled_form,
         widening=Widening(rounding),
+        themselves=snapshot.mirror.themselves,
     )
     wide = {p: t.to(_wide(t.dtype)) for p, t in cotangents.by_path.items()}
     side = _run_on(mirror, target, snapshot, Cotangents(wide), drawing)
@@ -229,7 +230,11 @@ def run_in_float64(
 
 def recorded_draws(target: Any, snapshot: Prepared, cotangents: Cotangents) -> list[Draw] | str:
     """Make a call once more for the random numbers that it draws; or say why that fails."""
-    mirror = Mirror(share_parameters=False, compiled_form=dynamo.compiled_form)
+    mirror = Mirror(
+        share_parameters=False,
+        compiled_form=dynamo.compiled_form,
+        themselves=snapshot.mirror.themselves,
+    )
     recording = Recording()
     side = _run_on(mirror, target, snapshot, cotangents, recording)
     if side.error is not None:

@@ -27,12 +27,15 @@ def make_mirrors(
     probe.target(target)
     probe.arguments(args, kwargs, argument_names(target, len(args)))
 
+    themselves: dict[int, Any] = {}
+
     def make(*, compiles: bool = False) -> Mirror:
         return Mirror(
             share_parameters=not probe.holds_optimizer,
             copies_gradients=copies_gradients,
             compiled_form=dynamo.compiled_form,
             compiles=compiles,
+            themselves=themselves,
         )
 
     return make(), make(), make(compiles=True)

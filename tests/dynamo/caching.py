@@ -24,3 +24,10 @@ def get(n: int) -> int:
     if n not in KNOWN:
         KNOWN[n] = n * 2
     return KNOWN[n]
+
+
+class Nothing:
+    """What stands for an argument that was not given."""
+
+
+NONE = Nothing()

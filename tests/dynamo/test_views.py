@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from pytest_compileguard.spec import CompileCheck
 from tests.dynamo.checked import check
 from tests.dynamo.random_programs import Program
 from tests.dynamo.test_parity_random import outcome
@@ -156,3 +157,50 @@ def test_view_whose_history_torch_forbids_to_look_at() -> None:
     with torch.no_grad():
         checked = check(write_to_view, (torch.randn(2, 3, requires_grad=True),))
     assert checked.verdict.outcome == "passed", checked.told
+
+
+class Buffered(torch.nn.Module):
+    """Holds a buffer or a view of it, and writes to it or to its argument."""
+
+    b: torch.Tensor
+
+    def __init__(self, holds: str) -> None:
+        super().__init__()
+        self.whole = torch.arange(6.0).view(2, 3).clone()
+        self.register_buffer("b", self.whole if holds == "whole" else self.whole[1:])
+        if holds == "view":
+            whole, self.whole = self.whole, torch.zeros(1)
+            self.given = whole  # only until the calls begin
+
+    def forward(self, x: torch.Tensor, *, argument: bool) -> torch.Tensor:
+        if argument:
+            x.add_(1)
+            return self.b * 2
+        self.b.add_(1)
+        return x * 2
+
+
+OF_STATE: dict[str, tuple[str, Callable[[torch.Tensor], torch.Tensor]]] = {
+    "rows": ("whole", lambda b: b[1:]),
+    "a part of a flat view": ("whole", lambda b: b.view(-1)[1:4]),
+    "transposed": ("whole", lambda b: b.t()),
+    "the buffer": ("whole", lambda b: b),
+    "what the buffer is a view of": ("view", lambda b: b),
+    "another view": ("view", lambda b: b[:, 1:]),
+}
+
+
+@pytest.mark.parametrize("argument", (False, True))
+@pytest.mark.parametrize("name", OF_STATE)
+def test_an_argument_that_is_a_view_of_state(name: str, argument: bool) -> None:  # noqa: FBT001
+    holds, view = OF_STATE[name]
+    module = Buffered(holds)
+    whole = module.__dict__.pop("given", module.whole)
+    x = view(whole)
+
+    def alone(x: torch.Tensor) -> torch.Tensor:
+        return module(x, argument=argument)  # type: ignore[no-any-return]
+
+    spec = CompileCheck(backend="aot_eager")
+    seen = check(alone, (x,), (x,), spec=spec)
+    assert seen.verdict.outcome == "passed", seen.told
