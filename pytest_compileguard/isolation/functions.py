@@ -12,6 +12,8 @@ from typing import Any, ClassVar, NamedTuple
 
 import torch
 
+from pytest_compileguard.isolation.ownership import is_users
+
 # Globals of other kinds (loggers, classes, imported modules) are used, not owned.
 STATE = (
     torch.nn.Module,
@@ -117,6 +119,8 @@ def _foreign(function: types.FunctionType, value: object) -> bool:
 
 def attributes_of_function(function: types.FunctionType) -> dict[str, Any]:
     """What the user keeps on a function, without what decorators and the compiler leave there."""
+    if not vars(function) or not is_users(function.__code__.co_filename):
+        return {}
     return {
         name: value
         for name, value in vars(function).items()

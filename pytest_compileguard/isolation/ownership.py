@@ -30,8 +30,8 @@ def file_of(kind: type) -> str:
     # Looking through the hundreds of parts of a tensor's base takes milliseconds.
     parts = list(vars(kind).values()) if kind.__flags__ & _MADE_IN_PYTHON else ()
     files = (f.__code__.co_filename for value in parts for f in functions_of(value))
-    # The functions that dataclasses make belong to no file.
-    first = next((file for file in files if file != "<string>"), None)
+    # What dataclasses make belongs to no file, or to Python's own.
+    first = next((f for f in files if f != "<string>" and not is_of_python(f)), None)
     if first is not None:
         return str(first)
     return getattr(sys.modules.get(kind.__module__), "__file__", None) or ""

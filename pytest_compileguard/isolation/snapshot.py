@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import enum
 import functools
+import sys
 import types
 import weakref
 from collections.abc import Callable, Container, Iterable
@@ -138,7 +139,7 @@ class Snapshot:
         held = self._held.get(id(value), (value, None))[1]
         if held is None or isinstance(held, int) or id(value) in above:
             return value
-        if isinstance(held, torch.Tensor):
+        if isinstance(held, torch.Tensor) or _is_array(held):
             return held
         inside = (*above, id(value))
         if isinstance(held, dict):
@@ -157,6 +158,8 @@ def content(value: Any) -> Any:
         return None
     if isinstance(value, torch.Tensor):
         return _tensor_content(value)
+    if _is_array(value):
+        return value.copy() if value.nbytes <= _MOST_BYTES else None
     for kinds, copied in _CONTAINERS:
         if isinstance(value, kinds):
             return copied(value)
@@ -168,7 +171,7 @@ def content(value: Any) -> Any:
 
 def parts_of(held: Any) -> Iterable[Any]:
     """The values in what an object holds."""
-    if isinstance(held, torch.Tensor | int):
+    if isinstance(held, torch.Tensor | int) or _is_array(held):
         return ()
     return list(held.values()) if isinstance(held, dict) else held
 
@@ -198,8 +201,17 @@ def _tensor_content(value: torch.Tensor) -> torch.Tensor | int | None:
     return hash((version_of(value), checksum_of(value) if read else 0))
 
 
+def _is_array(value: Any) -> bool:
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(value, numpy.ndarray)
+
+
 def _fill(value: Any, held: Any) -> None:
     """Give an object in place what it held; one that is unchanged is left alone."""
+    if _is_array(held):
+        if value.flags.writeable and value.shape == held.shape:
+            value[...] = held
+        return
     if isinstance(held, int | tuple) or _same(value, held):
         return
     if isinstance(held, torch.Tensor):

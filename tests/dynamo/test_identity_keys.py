@@ -36,12 +36,13 @@ class PerRequest(nn.Module):
 
     def forward(self, x: torch.Tensor, request: Request) -> torch.Tensor:
         y, by = x.sin(), self.by()
-        count(self.kept, self.key(request), by)
+        count(self.kept, self.key, request, by)
         return y.cos()
 
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]
-def count(kept: Any, key: Any, by: int) -> None:
+def count(kept: Any, key_of: Callable[[Any], Any], request: Any, by: int) -> None:
+    key = key_of(request)
     kept[key] = kept.get(key, 0) + by
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -237,6 +239,49 @@ def test_compiled_code_meets_a_cold_cache(name: str, kind: str) -> None:
     # A counter differs at each call; a cache is cold once.
     counts = name.startswith(("counter", "default_that"))
     assert {r.call for r in seen.facts.recompiles} == ({1, 2} if counts else {1}), seen.told
+
+
+def test_an_array_in_a_global_is_put_back() -> None:
+    NUMBERS[:] = 0
+    seen = check(counts_in_an_array, *[(torch.ones(3),)] * 2)
+    assert seen.verdict.outcome == "passed", seen.told
+    assert NUMBERS.tolist() == [2, 0]
+
+
+@dataclasses.dataclass
+class Made:
+    """Its methods belong to no file."""
+
+    calls: int = 0
+
+
+NUMBERS = np.zeros(2)
+MADE = Made()
+
+
+@torch.compiler.disable  # type: ignore[untyped-decorator]
+def number() -> float:
+    NUMBERS[0] += 1
+    return float(NUMBERS[0])
+
+
+@passing_on
+def counts_in_an_array(x: torch.Tensor) -> torch.Tensor:
+    y = x.sin()
+    return y * number()  # type: ignore[no-any-return]
+
+
+class Counting(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        MADE.calls += 1
+        return x * MADE.calls
+
+
+def test_a_dataclass_in_a_global_is_put_back() -> None:
+    MADE.calls = 0
+    seen = check(Counting(), *[(torch.ones(3),)] * 2)
+    assert seen.verdict.outcome == "passed", seen.told
+    assert MADE.calls == 2
 
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]
