@@ -26,7 +26,6 @@ def make_mirrors(
     probe = Mirror(share_parameters=True, compiled_form=dynamo.compiled_form)
     probe.target(target)
     probe.arguments(args, kwargs, argument_names(target, len(args)))
-
     themselves: dict[int, Any] = {}
 
     def make(*, compiles: bool = False) -> Mirror:
