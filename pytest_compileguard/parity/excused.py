@@ -18,6 +18,7 @@ from pytest_compileguard.parity.numbers import numbers_of
 from pytest_compileguard.parity.quiet import (
     OTHER,
     WRONG_BY_FLOAT64,
+    are_few,
     are_hidden,
     are_wrong,
     holds_atol,
@@ -52,7 +53,10 @@ def excused_fault(
     if torch.equal(actual, expected):
         return None
     about = leaf, actual, expected, tolerance, runs
-    return _quiet_fault(*about) or _changed_fault(*about) or _slice_fault(*about, epsilon)
+    narrow = epsilon > torch.finfo(expected.dtype).eps
+    # A few numbers may be what is left of larger ones, in a type that none of the runs rounds to.
+    told = None if narrow and are_few(expected, tolerance) else _quiet_fault(*about)
+    return told or _changed_fault(*about) or _slice_fault(*about, epsilon)
 
 
 def _quiet_fault(
@@ -69,8 +73,8 @@ def _quiet_fault(
     # Without a reference nothing tells a fault from noise: sums in which all digits cancel.
     if exact is None or not are_wrong(actual, expected, exact, (), tolerance):
         return None
-    moved, tensor = runs.moved(leaf.about, leaf.expected), isinstance(leaf.expected, torch.Tensor)
-    if not tensor and not rounding_was_tried(expected, exact, moved):
+    moved = runs.moved(leaf.about, leaf.expected)
+    if not rounding_was_tried(expected, exact, moved):
         return None
     if not are_wrong(actual, expected, exact, moved, tolerance):
         return None
@@ -93,7 +97,10 @@ def _changed_fault(
     exact = runs.exact(leaf.about, leaf.expected)
     if exact is None or not change_is_wrong(change, exact, (), tolerance):
         return None
-    if not change_is_wrong(change, exact, runs.moved(leaf.about, leaf.expected), tolerance):
+    moved = runs.moved(leaf.about, leaf.expected)
+    if not rounding_was_tried(expected, exact, moved):
+        return None
+    if not change_is_wrong(change, exact, moved, tolerance):
         return None
     return _OF_CHANGE + WRONG_BY_FLOAT64 + _told(*small_changes(change, tolerance))
 

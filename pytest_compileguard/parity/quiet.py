@@ -30,6 +30,8 @@ PART_OF_LEAF = 0.05
 """Part of the numbers that are not 0 from which on the quiet ones are judged."""
 MOST = 0.5
 """Part of the quiet numbers that must be off: some alone may be what rounding made."""
+FEWEST = 8
+"""Quiet numbers from which on so many don't go wrong by chance."""
 USABLE = 0.1
 """If more of eager's numbers than this are off from float64, rounding made them."""
 
@@ -78,10 +80,18 @@ def rounding_was_tried(
 ) -> bool:
     """Whether the runs tell what rounding makes: in more digits, or from inputs that moved.
 
-    Arrays are neither widened nor moved, so what is computed from them alone is not known.
+    Arrays are neither widened nor moved, so what is computed from them alone is not known. Of
+    numbers narrower than float64, a run that is no wider rounds as eager does.
     """
-    wider = torch.finfo(reference.dtype).eps < torch.finfo(expected.dtype).eps
-    return wider or any(not torch.equal(run, reference) for run in moved)
+    if torch.finfo(reference.dtype).eps < torch.finfo(expected.dtype).eps:
+        return True
+    widest = reference.dtype in (torch.float64, torch.complex128)
+    return widest and any(not torch.equal(run, reference) for run in moved)
+
+
+def are_few(expected: torch.Tensor, tolerance: Tolerance) -> bool:
+    """Whether there are so few quiet numbers that chance may have made them."""
+    return int(quiet(expected, tolerance).count_nonzero()) < FEWEST
 
 
 def quiet_part(actual: torch.Tensor, expected: torch.Tensor, tolerance: Tolerance) -> torch.Tensor:

@@ -51,6 +51,8 @@ _STEADY = 8.0
 """Units that a result moves with its inputs where nothing jumps: beyond, its own error decides."""
 _USABLE = 0.1
 """Error relative to the size beyond which eager itself went another way, and is no yardstick."""
+_FAR = 4.0
+"""Times nearer from which on chance, or a reference that went another way, is no explanation."""
 _NOTHING = 1e-9
 """Size relative to eager's error below which a result ought to be zero: all of it is noise."""
 TF32_EPSILON = 2.0**-10
@@ -256,7 +258,9 @@ def _within(
     if size <= _NOTHING * noise:  # what ought to be zero is noise on both sides
         return rms(error) <= k * noise and float(error.max()) <= 2 * k * float(eager_error.max())
     if noise > _USABLE * size:
-        return False
+        # No yardstick for what is off by as much; but what is far nearer to float64 is right.
+        greatest = float(eager_error[usable].max())
+        return _FAR * rms(error) <= noise and _FAR * float(error.max()) <= greatest
     for part, near in kinds(sizes):
         scale = near & usable if bool((near & usable).any()) else usable
         if rms(error[near]) > k * rms(eager_error[scale]):

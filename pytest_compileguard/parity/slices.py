@@ -16,11 +16,17 @@ import torch
 
 from pytest_compileguard.isolation.storages import is_plain
 from pytest_compileguard.parity.comparison import Tolerance, gap, placed_pieces
-from pytest_compileguard.parity.quiet import MOST, OTHER, PART_OF_LEAF, USABLE, holds_atol, quiet
+from pytest_compileguard.parity.quiet import (
+    FEWEST,
+    MOST,
+    OTHER,
+    PART_OF_LEAF,
+    USABLE,
+    holds_atol,
+    quiet,
+)
 from pytest_compileguard.parity.reference import usual_size
 
-_FEWEST = 8
-"""Quiet numbers of a slice from which on it is judged: so many don't go wrong by chance."""
 _NOISE_STEPS = 8.0
 """Rounding steps of the leaf's usual number that are let pass: several operations round."""
 _DIGITS = 0.01
@@ -83,7 +89,7 @@ def _worst(counts: list[_Counts]) -> Slice | None:
     """The wrong slice with the most numbers that are off."""
     found: list[tuple[int, Slice]] = []
     for dim, (quiet_, nonzero, off, unsound) in enumerate(counts):
-        wrong = (quiet_ >= _FEWEST) & (quiet_ > PART_OF_LEAF * nonzero)
+        wrong = (quiet_ >= FEWEST) & (quiet_ > PART_OF_LEAF * nonzero)
         wrong &= (off > MOST * quiet_) & (unsound <= USABLE * quiet_)
         if bool(wrong.any()):
             index = int(torch.where(wrong, off, 0).argmax())

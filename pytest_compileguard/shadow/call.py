@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +18,7 @@ from pytest_compileguard.isolation.mirror import Mirror
 from pytest_compileguard.isolation.quiet import silenced
 from pytest_compileguard.isolation.surroundings import Scene, Surroundings
 from pytest_compileguard.isolation.tensors import is_leaf
-from pytest_compileguard.isolation.widening import Widening
+from pytest_compileguard.isolation.widening import Widening, wide_numbers
 from pytest_compileguard.observation import Mismatch
 from pytest_compileguard.parity.comparison import Tolerance
 from pytest_compileguard.parity.draws import Draw, Recording, Replaying, UnrepeatableError
@@ -97,6 +98,11 @@ class ShadowCall:
     notes: dict[str, None] = field(default_factory=dict)
 
 
+Types = Callable[[], contextlib.AbstractContextManager[object]]
+"""Makes what sees to the types that code asks for by name."""
+_AS_ASKED: Types = contextlib.nullcontext
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ComparedCall:
     """All that it takes to make a call again that was compared."""
@@ -144,24 +150,36 @@ class ComparedCall:
         found = self.scene.now()
         made_by = self.snapshot.target if target is None else target
         try:
-            if self.drew_random:
-                return self._in_float64_drawing(made_by, seed)
-            self.scene.restore()
-            watched = Recording()  # a generator of the target's own is in no scene
-            made = run_in_float64(made_by, self.snapshot, self.cotangents, seed, watched)
-            if watched.draws:
-                return self._in_float64_drawing(made_by, seed)
-            if not watched.met_operators:
-                return made
-            self.scene.restore()
-            unwatched = contextlib.nullcontext()
-            return run_in_float64(made_by, self.snapshot, self.cotangents, seed, unwatched)
+            made = self._in_float64(made_by, seed, functools.partial(wide_numbers, seed))
+            # Code may not bear another type than the one it asks for.
+            return made if isinstance(made, Side) else self._in_float64(made_by, seed, _AS_ASKED)
         except IsolationError as error:
             return str(error)
         finally:
             found.restore()
 
-    def _in_float64_drawing(self, target: Any, seed: int | None) -> Side | str:
+    def _in_float64(self, target: Any, seed: int | None, types: Types) -> Side | str:
+        if self.drew_random:
+            return self._in_float64_drawing(target, seed, types)
+        watched = Recording()  # a generator of the target's own is in no scene
+        made = self._run_in_float64(target, seed, watched, types)
+        if watched.draws:
+            return self._in_float64_drawing(target, seed, types)
+        if not watched.met_operators:
+            return made
+        return self._run_in_float64(target, seed, contextlib.nullcontext(), _AS_ASKED)
+
+    def _run_in_float64(
+        self,
+        target: Any,
+        seed: int | None,
+        drawing: contextlib.AbstractContextManager[object],
+        types: Types,
+    ) -> Side | str:
+        self.scene.restore()
+        return run_in_float64(target, self.snapshot, self.cotangents, seed, (drawing, types()))
+
+    def _in_float64_drawing(self, target: Any, seed: int | None, types: Types) -> Side | str:
         if id(target) not in self.draws:  # runs from moved inputs draw the same
             self.scene.restore()
             found = recorded_draws(target, self.snapshot, self.cotangents)
@@ -169,9 +187,7 @@ class ComparedCall:
         draws = self.draws[id(target)]
         if isinstance(draws, str):
             return draws
-        self.scene.restore()
-        drawing = Replaying(draws)
-        return run_in_float64(target, self.snapshot, self.cotangents, seed, drawing)
+        return self._run_in_float64(target, seed, Replaying(draws), types)
 
     def restore_parameters(self) -> None:
         """Give the snapshot parameters of its own where the test has changed them since."""
@@ -209,12 +225,12 @@ def run_in_float64(
     snapshot: Prepared,
     cotangents: Cotangents,
     seed: int | None,
-    drawing: contextlib.AbstractContextManager[object],
+    within: Sequence[contextlib.AbstractContextManager[object]],
 ) -> Side | str:
     """Make a call in float64 with the arguments that a snapshot kept; or say why that fails.
 
     With a seed, all values are moved at random by as much as rounding may have moved them.
-    ``drawing`` sees to the random numbers that it draws.
+    ``within`` is what sees to the random numbers that it draws, and to the types that it asks for.
     """
     rounding = None if seed is None else torch.Generator().manual_seed(seed)
     mirror = Mirror(
@@ -224,7 +240,7 @@ def run_in_float64(
         themselves=snapshot.mirror.themselves,
     )
     wide = {p: t.to(_wide(t.dtype)) for p, t in cotangents.by_path.items()}
-    side = _run_on(mirror, target, snapshot, Cotangents(wide), drawing)
+    side = _run_on(mirror, target, snapshot, Cotangents(wide), within)
     return side if side.error is None else f"it {_raised(side.error)}"
 
 
@@ -236,7 +252,7 @@ def recorded_draws(target: Any, snapshot: Prepared, cotangents: Cotangents) -> l
         themselves=snapshot.mirror.themselves,
     )
     recording = Recording()
-    side = _run_on(mirror, target, snapshot, cotangents, recording)
+    side = _run_on(mirror, target, snapshot, cotangents, [recording])
     if side.error is not None:
         return f"the call draws random numbers, and {_raised(side.error)}"
     if not recording.draws:
@@ -255,12 +271,14 @@ def _run_on(
     target: Any,
     snapshot: Prepared,
     cotangents: Cotangents,
-    drawing: contextlib.AbstractContextManager[object],
+    within: Sequence[contextlib.AbstractContextManager[object]],
 ) -> Side:
     args, kwargs, _ = snapshot.copies
     twin = mirror.target(target)
     copies = mirror.arguments(args, kwargs, snapshot.names)
-    with silenced(), dynamo.eager_stance(), drawing:
+    with silenced(), dynamo.eager_stance(), contextlib.ExitStack() as stack:
+        for context in within:
+            stack.enter_context(context)
         outside = snapshot.surroundings.values
         return run_side(twin, mirror, copies, snapshot.names, cotangents, outside)
 
