@@ -26,16 +26,7 @@ from pytest_compileguard.parity.gradients import Cotangents
 from pytest_compileguard.parity.side import Side
 from pytest_compileguard.plan import Plan
 from pytest_compileguard.reproduction.saving import save
-from pytest_compileguard.shadow.call import (
-    ComparedCall,
-    Prepared,
-    ShadowCall,
-    Timeable,
-    device_of,
-    has_lazy_parameters,
-    held_parameters,
-    whole_step,
-)
+from pytest_compileguard.shadow.call import ComparedCall, ShadowCall, Timeable
 from pytest_compileguard.shadow.captured import CapturedGraphs
 from pytest_compileguard.shadow.compiling import (
     compiled,
@@ -50,6 +41,13 @@ from pytest_compileguard.shadow.isolated import why_not_isolated
 from pytest_compileguard.shadow.locating import locate
 from pytest_compileguard.shadow.mirrors import Mirrors, make_mirrors
 from pytest_compileguard.shadow.other_implementation import OtherImplementation
+from pytest_compileguard.shadow.prepared import (
+    Prepared,
+    device_of,
+    has_lazy_parameters,
+    held_parameters,
+    whole_step,
+)
 from pytest_compileguard.target import argument_names, own_code
 from pytest_compileguard.trace.compile_error import explain_error
 

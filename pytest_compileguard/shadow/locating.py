@@ -35,8 +35,9 @@ from pytest_compileguard.observation import (
 from pytest_compileguard.parity.extreme import extreme
 from pytest_compileguard.parity.side import Side
 from pytest_compileguard.plan import Plan
-from pytest_compileguard.shadow.call import ComparedCall, Prepared, has_lazy_parameters
+from pytest_compileguard.shadow.call import ComparedCall
 from pytest_compileguard.shadow.compiling import compiled, compiled_part
+from pytest_compileguard.shadow.prepared import Prepared, has_lazy_parameters
 
 Compile = Callable[[Any], Any]
 

@@ -19,7 +19,8 @@ from pytest_compileguard.observation import Mismatch
 from pytest_compileguard.parity.judging import CallParity
 from pytest_compileguard.parity.side import Side
 from pytest_compileguard.plan import Plan
-from pytest_compileguard.shadow.call import ComparedCall, Prepared, ShadowCall
+from pytest_compileguard.shadow.call import ComparedCall, ShadowCall
+from pytest_compileguard.shadow.prepared import Prepared
 
 
 class OtherImplementation:

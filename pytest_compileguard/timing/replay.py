@@ -15,7 +15,7 @@ import torch
 
 from pytest_compileguard.isolation.storages import is_plain
 from pytest_compileguard.parity.leaves import leaves_of
-from pytest_compileguard.shadow.call import Prepared
+from pytest_compileguard.shadow.prepared import Prepared
 from pytest_compileguard.timing.conditions import VoidError
 from pytest_compileguard.timing.sampling import MOST_CALLS, Side
 

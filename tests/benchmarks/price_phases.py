@@ -32,7 +32,8 @@ def pytest_sessionstart() -> None:
     )
     from pytest_compileguard.parity.sides import SideComparison  # noqa: PLC0415  # imports torch
     from pytest_compileguard.shadow.both_sides import Shadow  # noqa: PLC0415  # imports torch
-    from pytest_compileguard.shadow.call import Prepared  # noqa: PLC0415  # imports torch
+    from pytest_compileguard.shadow.prepared import Prepared  # noqa: PLC0415  # imports torch
+    from pytest_compileguard.timing import warm_calls  # noqa: PLC0415  # imports torch
 
     SECONDS["importing the plugin's rooms"] = time.perf_counter() - begin_s
     for owner, name, phase in (
@@ -44,9 +45,9 @@ def pytest_sessionstart() -> None:
         (SideComparison, "compare", "guarded calls / shadow / compare"),
         (guard.CompileGuard, "finish", "finish"),
         (runner, "gather_facts", "finish / gather facts"),
-        (runner, "_measured", "finish / measure"),
-        (runner, "sample_speed", "finish / measure / sample"),
-        (runner, "peak_memory", "finish / measure / memory"),
+        (runner, "measure_warm_calls", "finish / measure"),
+        (warm_calls, "sample_speed", "finish / measure / sample"),
+        (warm_calls, "peak_memory", "finish / measure / memory"),
         (guard.CompileGuard, "close", "close"),
         (dynamo, "forget_compiled_code", "resetting torch (part of others)"),
         (phases, "make_environment", "environment"),
