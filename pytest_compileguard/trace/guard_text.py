@@ -56,7 +56,7 @@ _POSITION = re.compile(r"(?<![\w'\].])args\[(\d+)\]")
 _GUARD_LINE = re.compile(r"^[| ]*\+- [A-Z_]+: (.+)$")
 _COMPARED = re.compile(r"^(?:[=!<>]|is\b|$)")
 # What another input must equal is no value: torch 2.11 guards a free number by itself.
-_RELATIVE = re.compile(r"\b[LG]\[")
+_RELATIVE = re.compile(r"(?:==|\bis) .*\b[LG]\[")
 _CHECK_TENSOR = re.compile(
     r"^check_tensor\((?P<name>[^,]+), (?P<type>\w+), .*\btorch\.(?P<dtype>\w+),"
     r".* requires_grad=(?P<requires_grad>\w+), size=\[(?P<size>[^\]]*)\],"
@@ -113,7 +113,7 @@ def expected_values(guards: str) -> dict[str, str]:
     for line in guards.splitlines():
         if match := _GUARD_LINE.match(line):
             failure = read_guard(match[1])
-            known = not is_compared(failure.before) and not _RELATIVE.search(failure.before)
+            known = not is_compared(failure.before) and not _RELATIVE.search(match[1])
             told = {failure.subject: failure.before} if known else {}
             for subject, value in {**told, **_of_tensor(match[1])}.items():
                 # A later guard may hold a size that its tensor leaves free to one value.

@@ -74,6 +74,7 @@ def as_csr(x: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.filterwarnings("ignore:Sparse .* tensor support is in beta state")
+@pytest.mark.filterwarnings("ignore:Sparse invariant checks are implicitly disabled")
 @pytest.mark.parametrize("dtype", (torch.float32, torch.complex64))
 @pytest.mark.parametrize("form", (as_array, as_number, as_coo, as_csr))
 def test_small_outputs_of_other_forms_are_wrong(

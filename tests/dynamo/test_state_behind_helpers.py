@@ -16,6 +16,7 @@ from torch import nn
 from tests.dynamo import caching
 from tests.dynamo.caching import remembering
 from tests.dynamo.checked import check
+from tests.dynamo.torch_versions import MISCOMPILED
 
 pytestmark = pytest.mark.usefixtures("compiler_loaded")
 
@@ -236,6 +237,8 @@ def test_compiled_code_meets_a_cold_cache(name: str, kind: str) -> None:
     target = ROUTES[name] if kind == "function" else Calling(name)
     seen = check(target, *[(torch.ones(3),)] * 3, max_recompiles=0)
     assert seen.verdict.outcome == "failed", seen.verdict
+    if name in MISCOMPILED:
+        return  # and fails for that
     # A counter differs at each call; a cache is cold once.
     counts = name.startswith(("counter", "default_that"))
     assert {r.call for r in seen.facts.recompiles} == ({1, 2} if counts else {1}), seen.told

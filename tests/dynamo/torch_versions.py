@@ -12,5 +12,7 @@ AUTOCAST = "autocast" if BEFORE_2_11 else "autocast(cpu)_enabled"
 """What it says has changed if autocast did."""
 INT_TO_FLOAT = "type of factor" if BEFORE_2_11 else "type of factor int -> float"
 """What it says of an argument of another type."""
-MISCOMPILED = ("class attributes",) if TORCH < (2, 12) else ()
-"""It has no guard on them: compiled code keeps what it read when it was traced."""
+MISCOMPILED = ("class attributes", "default_that_is_written_to") if TORCH < (2, 12) else ()
+"""Compiled code keeps what it read of them when it was traced, or drops what it writes."""
+JAGGED_IS_COPIED = TORCH >= (2, 13)
+"""Whether jagged nested tensors can be copied, so that calls with them are isolated."""
