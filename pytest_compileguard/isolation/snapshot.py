@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 import collections
 import enum
 import functools
 import sys
 import types
 import weakref
+import zlib
 from collections.abc import Callable, Container, Iterable
 from typing import Any, NamedTuple
 
@@ -18,11 +20,14 @@ from pytest_compileguard.isolation.fingerprint import MOST_BYTES as MOST_BYTES_R
 from pytest_compileguard.isolation.fingerprint import checksum_of, version_of
 from pytest_compileguard.isolation.objects import attributes_of
 from pytest_compileguard.isolation.ownership import file_of, is_users
+from pytest_compileguard.isolation.storages import is_plain
 
 MISSING: Any = object()
 _MOST_BYTES = 2**20
-"""Tensors above this are not copied; a checksum tells whether they were written to."""
+"""Tensors and arrays above this are not copied; a checksum tells whether they were written to."""
 MOST_PARTS = 10_000
+_NAMESPACES = (types.SimpleNamespace, argparse.Namespace)
+"""Python's own classes that exist to be given attributes: many a configuration is one."""
 
 
 class Place(NamedTuple):
@@ -159,11 +164,12 @@ def content(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         return _tensor_content(value)
     if _is_array(value):
-        return value.copy() if value.nbytes <= _MOST_BYTES else None
+        return _array_content(value)
     for kinds, copied in _CONTAINERS:
         if isinstance(value, kinds):
             return copied(value)
-    if not isinstance(value, torch.nn.Module) and not is_users(file_of(type(value))):
+    theirs = not isinstance(value, _NAMESPACES) and not is_users(file_of(type(value)))
+    if not isinstance(value, torch.nn.Module) and theirs:
         return None
     found = attributes_of(value)
     return found if found or hasattr(value, "__dict__") else None
@@ -193,12 +199,20 @@ _CONTAINERS: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
 
 
 def _tensor_content(value: torch.Tensor) -> torch.Tensor | int | None:
-    if value.is_inference() or value.layout != torch.strided:
+    if value.is_inference() or not is_plain(value):
         return None
     if value.nbytes <= _MOST_BYTES and not isinstance(value, torch.nn.Parameter):
         return value.detach().clone()
     read = value.nbytes <= MOST_BYTES_READ
     return hash((version_of(value), checksum_of(value) if read else 0))
+
+
+def _array_content(value: Any) -> Any:
+    if value.nbytes <= _MOST_BYTES:
+        return value.copy()
+    if value.nbytes > MOST_BYTES_READ or value.dtype.hasobject:
+        return None
+    return hash((value.shape, zlib.crc32(value.tobytes())))
 
 
 def _is_array(value: Any) -> bool:

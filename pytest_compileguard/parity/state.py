@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from pytest_compileguard.isolation.containers import ATOMIC
 from pytest_compileguard.isolation.functions import assigned_values
 from pytest_compileguard.isolation.keys import key_names
 from pytest_compileguard.isolation.objects import attributes_of, is_compiler_mark
@@ -85,6 +86,8 @@ def new_tensors(state: State) -> Iterator[NamedTensor]:
     paths = {id(twin): path for path, twin in state.values()}
     for path, twin in state.values():
         for name, part in _parts(twin, paths).items():
+            if isinstance(part, ATOMIC):
+                continue  # before anything is asked of each word of a vocabulary
             if id(part) not in known and _is_compared(part):
                 leaves = leaves_of(part, f"{path}{name}".lstrip("."), objects=True)
                 yield from ((p, t) for p, t in tensors_of(leaves) if id(t) not in known)

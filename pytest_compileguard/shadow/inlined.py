@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from pytest_compileguard import dynamo
+from pytest_compileguard.errors import UnsupportedTorchError
 from pytest_compileguard.isolation.functions import Cells, content_of, global_names
 from pytest_compileguard.isolation.objects import attributes_of, is_compiler_mark
 from pytest_compileguard.isolation.ownership import file_of, is_users
@@ -59,16 +60,28 @@ def _compiled_within(roots: list[Any]) -> tuple[list[Any], bool]:
     waiting = collections.deque(roots)
     while waiting:
         value = waiting.popleft()
-        if id(value) in seen or not _is_looked_at(value):
+        if id(value) in seen:
             continue
         if len(seen) >= _MOST_VALUES:
             return found, False
-        seen[id(value)] = value
-        if dynamo.compiled_form(value) is not None:
-            found.append(value)
-        else:
-            waiting.extend(_inner(value))
+        try:
+            if not _is_looked_at(value):
+                continue
+            seen[id(value)] = value
+            if _is_compiled(value):
+                found.append(value)
+            else:
+                waiting.extend(_inner(value))
+        except Exception:  # noqa: BLE001, S112  # mocks and lazy objects raise when they are looked at
+            continue
     return found, True
+
+
+def _is_compiled(value: Any) -> bool:
+    try:
+        return dynamo.compiled_form(value) is not None
+    except UnsupportedTorchError:
+        return True  # in a way that can't be repeated
 
 
 def _is_looked_at(value: Any) -> bool:
