@@ -70,6 +70,15 @@ def test_a_reference_that_went_another_way_acquits_nothing() -> None:
     assert not acquits(eager * 1.5, eager, torch.full((100,), 2.0, dtype=torch.float64))
 
 
+@pytest.mark.parametrize(("times", "acquitted"), ((1.001, True), (1.2, False)))
+def test_where_eager_is_no_yardstick_only_what_is_far_nearer_is_acquitted(
+    times: float,
+    acquitted: bool,  # noqa: FBT001
+) -> None:
+    exact = torch.randn(1000, dtype=torch.float64)
+    assert acquits((exact * times).float(), (exact * 1.3).float(), exact) == acquitted
+
+
 def test_a_result_nearer_to_the_truth_than_eager_is_acquitted() -> None:
     exact = torch.randn(1000, dtype=torch.float64)
     assert acquits(exact.float(), (exact * 1.001).float(), exact)

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 from torch._dynamo import graph_break
 
+from pytest_compileguard.parity.quiet import rounding_was_tried
 from tests.dynamo.checked import check
 from tests.dynamo.test_training import train
 
@@ -51,6 +52,14 @@ def test_small_outputs_are_wrong_by_much_of_their_size(dtype: torch.dtype, chang
 
     assert outcome(lambda x: x.sin() * tiny, x, change) == "failed"
     assert outcome(lambda x: x.sin() * tiny, x, torch.clone) == "passed"
+
+
+def test_a_run_that_is_no_wider_tells_nothing_of_narrower_numbers() -> None:
+    x = torch.ones(3)
+    assert rounding_was_tried(x, x.double(), ())
+    assert rounding_was_tried(x.double(), x.double(), (x.double() * 2,))
+    assert not rounding_was_tried(x.double(), x.double(), (x.double(),))
+    assert not rounding_was_tried(x, x, (x * 2,))
 
 
 def as_array(x: torch.Tensor) -> Any:
