@@ -84,6 +84,7 @@ ROOMS: dict[str, Room] = {
     "timing/gpu_state": Room(),
     "timing/disturbance": Room(),
     "timing/sampling": Room(),
+    "timing/blocks": Room(),
     "timing/replay": Room(torch="yes"),
     "timing/run": Room(),
     "timing/measuring": Room(torch="yes"),

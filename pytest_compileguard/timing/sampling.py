@@ -1,4 +1,4 @@
-"""The order of samples: warm-up, block size, pairs in turn, and when to look.
+"""The order of samples: warm-up, pairs in turn, and when to look.
 
 Knows neither torch nor a device: clocks are handed in, and so is the time.
 """
@@ -27,7 +27,6 @@ MOST_CALLS = 10_000
 _PATIENCE_PAIRS = 4 * stats.fewest_pairs()
 _LOOK_PARTS = tuple(0.5**left for left in reversed(range(stats.LOOKS)))
 """Parts of the sampling time after which to look: an eighth, a quarter, a half, all."""
-_PAIRS_WORTH_HAVING = 50
 _WINDOW = 5
 _STEADY = 0.9
 """A window of calls that takes less than this part of the one before: still warming up."""
@@ -207,20 +206,6 @@ class Sampler:
         if eager_s is not None and compiled_s is not None:
             pairs.eager_s.append(eager_s)
             pairs.compiled_s.append(compiled_s)
-
-
-def calls_per_block(warm: WarmUp, *, block_s: float, time_s: float) -> int:
-    """Choose how many calls make a block.
-
-    Args:
-        warm: How long one call takes.
-        block_s: How long the block of the faster side is to take, at least.
-        time_s: Time for all pairs. Slow calls get smaller blocks, as the number of pairs is what
-            makes an interval.
-    """
-    wanted = math.ceil(block_s / min(warm.eager_s, warm.compiled_s))
-    affordable = int(time_s / (_PAIRS_WORTH_HAVING * (warm.eager_s + warm.compiled_s)))
-    return max(1, min(wanted, affordable, MOST_CALLS))
 
 
 def _is_steady(samples_s: Sequence[float]) -> bool:

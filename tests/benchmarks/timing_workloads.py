@@ -1,9 +1,10 @@
 """Calls of which the true ratio is known: one compiled function on both sides, or slowed by 3 %.
 
 The slowdown is planted by a kernel that sleeps on a GPU, by a loop on a processor. The side without
-it carries the same code with nothing to do, so that planting costs both the same. On a GPU it is
-3 % of the device time; for the wall clock as much as costs 3 % there, which may be more: a GPU that
-its power limits rests in the sleep, and then multiplies faster.
+it carries the same code with nothing to do, so that planting costs both the same. How much sleep
+costs 3 % on the clock that decides is measured beforehand, and held there while checks read it: a
+GPU that its power limits rests in the sleep and then multiplies faster, more so when it is hot, and
+a sleep of 60 ns is as long as the kernel's loop happens to be.
 """
 
 from __future__ import annotations
@@ -27,13 +28,31 @@ from pytest_compileguard.timing.sampling import Pairs, Sampler, Side
 
 PLANTED = 0.03
 ADJUSTMENTS = 3
-ADJUSTING_S = 0.2
+ADJUSTING_S = 0.3
 GPU_BOUND = 0.9
 """Device time / wall time above which a slowdown of the kernels shows on the wall clock."""
 MODES = {"cuda": ("default", "reduce-overhead"), "cpu": ("default", "max-autotune")}
 
 Call = Callable[[], object]
 Function = Callable[..., torch.Tensor]
+
+
+@dataclass
+class Slowed:
+    """A call with a delay before it."""
+
+    call: Call
+    delay: Callable[[float], None]
+    amount: float
+
+    def __call__(self) -> None:
+        self.delay(self.amount)
+        self.call()
+
+    def adjust(self, ratio: float) -> None:
+        """Come nearer to ``PLANTED``, by the ratio of the call without the delay to this one."""
+        lost = 1 / ratio - 1
+        self.amount *= min(max(PLANTED / max(lost, PLANTED / 4), 0.67), 1.5)
 
 
 @dataclass(frozen=True)
@@ -43,7 +62,7 @@ class Workload:
     name: str
     mode: str
     call: Call
-    slowed: Mapping[Clock, Call]
+    slowed: Mapping[Clock, Slowed]
     """Slower by ``PLANTED`` on that clock, for the clocks on which kernels show."""
 
 
@@ -98,56 +117,49 @@ def make_workloads(device: str, names: Iterable[str] = ()) -> Iterator[Workload]
 def plant_on_processor(name: str, mode: str, call: Call) -> Workload:
     clock = CpuClock()
     call_s = median(clock.block_s(call, 20) for _ in range(40))
-    slowed = spinning(call, PLANTED * call_s)
-    return Workload(name, mode, spinning(call, 0.0), {"wall": slowed})
+    plain, slowed = Slowed(call, spin, 0.0), Slowed(call, spin, PLANTED * call_s)
+    return Workload(name, mode, plain, {"wall": calibrated(plain, slowed, clock)})
 
 
 def plant_on_gpu(name: str, mode: str, call: Call) -> Workload:
     """Plant 3 %; on the wall clock only where the GPU is the limit, as it would not show else."""
-    plain = sleeping(call, 0)
+    plain = Slowed(call, sleep, 0.0)
     wall, device = CudaWallClock(lead_in=True), CudaDeviceClock()
     wall_s = typical_s(lambda: wall.block_s(plain, 20))
     device_s = typical_s(lambda: device.block_s(plain, 5))
     cycles = PLANTED * device_s * device._cycles_per_s
-    slowed: dict[Clock, Call] = {"device": sleeping(call, int(cycles))}
+    clocks: dict[Clock, BlockClock] = {"device": device}
     if device_s > GPU_BOUND * wall_s:
-        slowed["wall"] = calibrated(plain, call, cycles, wall)
+        clocks["wall"] = wall
+    slowed = {
+        name: calibrated(plain, Slowed(call, sleep, cycles), clock)
+        for name, clock in clocks.items()
+    }
     return Workload(name, mode, plain, slowed)
 
 
-def calibrated(plain: Call, call: Call, cycles: float, clock: BlockClock) -> Call:
-    """Sleep as long as makes the call slower by ``PLANTED``, beginning with a guess."""
+def calibrated(plain: Call, slowed: Slowed, clock: BlockClock) -> Slowed:
+    """Adjust a first guess until the call is slower by ``PLANTED``."""
+    sides = (Side(name="eager", call=plain), Side(name="compiled", call=slowed))
     for _ in range(ADJUSTMENTS):
-        slowed = sleeping(call, int(cycles))
-        sides = (Side(name="eager", call=slowed), Side(name="compiled", call=plain))
         sampler = Sampler(eager=sides[0], compiled=sides[1], clock=clock, calls=10)
         pairs = Pairs()
         end_s = time.perf_counter() + ADJUSTING_S
         sampler.sample(pairs, end_s=end_s, limit=None, at_look=lambda: None)
-        lost = pairs.interval().ratio - 1
-        cycles *= min(max(PLANTED / max(lost, PLANTED / 4), 0.5), 2)
-    return sleeping(call, int(cycles))
+        slowed.adjust(pairs.interval().ratio)
+    return slowed
 
 
 def typical_s(sample: Callable[[], float | None]) -> float:
     return median([taken for _ in range(30) if (taken := sample())])
 
 
-def spinning(call: Call, extra_s: float) -> Call:
-    def busy() -> None:
-        call()
-        end_s = time.perf_counter() + extra_s
-        while time.perf_counter() < end_s:
-            pass
-
-    return busy
+def spin(seconds: float) -> None:
+    end_s = time.perf_counter() + seconds
+    while time.perf_counter() < end_s:
+        pass
 
 
-def sleeping(call: Call, cycles: int) -> Call:
+def sleep(cycles: float) -> None:
     cuda: Any = torch.cuda  # untyped there
-
-    def slowed() -> None:
-        cuda._sleep(cycles)
-        call()
-
-    return slowed
+    cuda._sleep(int(cycles))

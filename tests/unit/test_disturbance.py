@@ -306,6 +306,45 @@ def test_a_neighbour_of_which_no_more_is_told_counts_while_it_is_there() -> None
     assert [bool(conditions.notes) for conditions in found] == [False, False, False, True]
 
 
+@pytest.mark.parametrize(
+    ("patient", "others", "seen", "asked"),
+    ((True, 1, True, 4), (False, 1, False, 2), (True, 0, False, 2), (True, None, False, 2)),
+)
+def test_a_driver_that_tells_late_is_waited_for_where_another_process_is_there(
+    *, patient: bool, others: int | None, seen: bool, asked: int
+) -> None:
+    quiet = after(other_processes=others, others_busy_percent=None)
+    states = [IDLE, quiet, quiet, after(other_processes=others, others_busy_percent=14)]
+    given: list[GpuState] = []
+
+    def told(since_s: float | None = None) -> GpuState:
+        del since_s
+        given.append(states[len(given)])
+        return given[-1]
+
+    watch = Watch(lambda: told)
+    watch.begin()
+
+    assert bool(watch.end(patient=patient).disturbed) == seen
+    assert len(given) == asked
+
+
+def test_the_driver_is_not_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pytest_compileguard.timing.disturbance._TOLD_WITHIN_S", 0.1)
+    quiet = after(other_processes=1, others_busy_percent=2)
+
+    def told(since_s: float | None = None) -> GpuState:
+        del since_s
+        return quiet
+
+    watch = Watch(lambda: told)
+    watch.begin()
+    begin_s = time.monotonic()
+
+    assert watch.end(patient=True).disturbed == ()
+    assert 0.1 <= time.monotonic() - begin_s < 5
+
+
 def test_a_watch_tells_what_failed_and_goes_on() -> None:
     def lost(since_s: float | None = None) -> GpuState:
         del since_s

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from pytest_compileguard.timing import stats
+from pytest_compileguard.timing.blocks import calls_per_block
 from pytest_compileguard.timing.clock import Call, GapsShowError
 from pytest_compileguard.timing.conditions import VoidError
 from pytest_compileguard.timing.sampling import (
@@ -20,7 +21,6 @@ from pytest_compileguard.timing.sampling import (
     Sampler,
     Side,
     WarmUp,
-    calls_per_block,
 )
 
 
