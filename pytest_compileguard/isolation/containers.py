@@ -53,7 +53,10 @@ def reflect_entries(mirror: Mirror, real: Any, path: str, form: str) -> Any:
     mirror.remember(real, twin, path, keep=mirror.keeps and exact)
     entries = {}
     for key, value in list(real.items()):
-        twin_key = mirror.key(key, path)
+        twin_key = key if type(key) is str else mirror.key(key, path)
+        if isinstance(value, ATOMIC):  # no path is made for each word of a vocabulary
+            entries[twin_key] = value
+            continue
         place = form.format(path=path, key=key).lstrip(".")
         if mirror.keeps and twin_key in twin:
             mirror.adopt(value, twin[twin_key], place)
@@ -91,7 +94,10 @@ def _reflect_sequence(mirror: Mirror, real: Any, path: str) -> Any:
     if twin is None:
         twin = copy.copy(real)
     mirror.remember(real, twin, path, keep=mirror.keeps)
-    items = [mirror.reflect(item, f"{path}[{i}]") for i, item in enumerate(real)]
+    items = [
+        item if isinstance(item, ATOMIC) else mirror.reflect(item, f"{path}[{i}]")
+        for i, item in enumerate(real)
+    ]
     twin.clear()
     twin.extend(items)
     _reflect_attributes(mirror, real, twin, path)

@@ -138,7 +138,8 @@ class Snapshot:
             return
         self._held[id(value)] = (value, held)
         for part in parts_of(held):
-            self._hold(part)
+            if not isinstance(part, _ATOMS):
+                self._hold(part)
 
     def _shown(self, value: Any, above: tuple[int, ...]) -> Any:
         held = self._held.get(id(value), (value, None))[1]

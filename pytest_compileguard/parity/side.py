@@ -18,6 +18,7 @@ from pytest_compileguard.parity.gradients import (
     differentiated,
 )
 from pytest_compileguard.parity.leaves import Leaf, leaves_of, tensors_of
+from pytest_compileguard.parity.plain import holds_no_tensor
 from pytest_compileguard.parity.state import bound_leaves, new_tensors
 
 GRADIENT_OF = "gradient of "
@@ -127,7 +128,12 @@ def _tensors_in(state: dict[int, tuple[str, Any]]) -> list[NamedTensor]:
 
 
 def _tensors_outside(values: dict[str, Any]) -> list[NamedTensor]:
-    leaves = [leaf for p, value in values.items() for leaf in leaves_of(value, p, objects=True)]
+    leaves = [
+        leaf
+        for path, value in values.items()
+        if not holds_no_tensor(value)
+        for leaf in leaves_of(value, path, objects=True)
+    ]
     return tensors_of(leaves)
 
 

@@ -13,6 +13,7 @@ from pytest_compileguard.parity.float64_runs import About
 from pytest_compileguard.parity.gradients import is_of_used_graph
 from pytest_compileguard.parity.judging import CallParity, LeafJudge
 from pytest_compileguard.parity.leaves import Leaf, Structure, leaves_of
+from pytest_compileguard.parity.plain import equal_leaves
 from pytest_compileguard.parity.side import GRAD, GRADIENT_OF, Place, Side
 from pytest_compileguard.parity.state import ABSENT, Twins, aliases, attribute_pairs, sharing_text
 
@@ -67,6 +68,8 @@ class SideComparison:
                 sides = ("compiled", "eager") if path in compiled else ("eager", "compiled")
                 self._judge.report(path, "mutation", f"{sides[0]} binds it, {sides[1]} does not")
                 continue
+            if self._passed_over(eager[path], compiled[path]):
+                continue
             pair = (
                 leaves_of(eager[path], path, objects=True),
                 leaves_of(compiled[path], path, objects=True),
@@ -116,6 +119,12 @@ class SideComparison:
             about = About(expected.path, place, kind, isinstance(expected.value, Structure))
             self._judge.compare(about, actual.value, expected.value, form=form)
 
+    def _passed_over(self, expected: Any, actual: Any) -> bool:
+        """Count the leaves of plain data that is the same, without a look at each."""
+        found = equal_leaves(expected, actual)
+        self.result.leaves += found or 0
+        return found is not None
+
     def _aliasing(self, eager: Side, compiled: Side) -> None:
         expected, actual = aliases(eager.tensors()), aliases(compiled.tensors())
         for path in expected:
@@ -131,7 +140,7 @@ class SideComparison:
             actual = compiled.state[key][1]
             if isinstance(expected, torch.Tensor):
                 self._judge.compare(About(path, "met", "mutation"), actual, expected)
-            else:
+            elif not self._passed_over(expected, actual):
                 for name, a, e in attribute_pairs(actual, expected, twins):
                     place = f"{path}{name}".lstrip(".")
                     if a is ABSENT or e is ABSENT:

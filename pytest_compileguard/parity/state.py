@@ -18,6 +18,7 @@ from pytest_compileguard.isolation.objects import attributes_of, is_compiler_mar
 from pytest_compileguard.isolation.storages import memory_key
 from pytest_compileguard.parity.gradients import NamedTensor
 from pytest_compileguard.parity.leaves import leaves_of, tensors_of
+from pytest_compileguard.parity.plain import holds_no_tensor
 
 
 def aliases(tensors: Sequence[NamedTensor]) -> dict[str, tuple[str, ...]]:
@@ -85,9 +86,11 @@ def new_tensors(state: State) -> Iterator[NamedTensor]:
     known = {id(twin) for _, twin in state.values()}
     paths = {id(twin): path for path, twin in state.values()}
     for path, twin in state.values():
+        if holds_no_tensor(twin):
+            continue  # before anything is asked of each word of a vocabulary
         for name, part in _parts(twin, paths).items():
             if isinstance(part, ATOMIC):
-                continue  # before anything is asked of each word of a vocabulary
+                continue
             if id(part) not in known and _is_compared(part):
                 leaves = leaves_of(part, f"{path}{name}".lstrip("."), objects=True)
                 yield from ((p, t) for p, t in tensors_of(leaves) if id(t) not in known)
