@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dis
+import sys
 import types
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -96,7 +97,8 @@ def _bare(real: types.FunctionType, cells: Cells) -> types.FunctionType:
 
 def _unchanged(real: types.FunctionType, cells: Cells) -> bool:
     contents = [content_of(cell) for cell in real.__closure__ or ()]
-    assigned = global_names(real.__code__)[1] or assigned_cells(real.__code__)
+    code, copied = real.__code__, cells.space is not real.__globals__
+    assigned = (copied and global_names(code)[1]) or assigned_cells(code)
     return (
         not assigned
         and all(a is b for a, b in zip(contents, cells.closure, strict=True))
@@ -129,9 +131,14 @@ def attributes_of_function(function: types.FunctionType) -> dict[str, Any]:
 
 
 def assigned_values(function: types.FunctionType) -> dict[str, Any]:
-    """What a function binds outside of itself: globals and variables of outer functions."""
+    """What a twin of a function binds outside of itself, in what it has for itself.
+
+    Globals of modules are no twin's own.
+    """
     space, code = function.__globals__, function.__code__
-    found = {name: space[name] for name in global_names(code)[1] if name in space}
+    module = sys.modules.get(space.get("__name__", ""))
+    copied = module is None or vars(module) is not space
+    found = {name: space[name] for name in global_names(code)[1] if name in space and copied}
     found |= attributes_of_function(function)
     stored = assigned_cells(code)
     for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):

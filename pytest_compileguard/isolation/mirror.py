@@ -9,7 +9,6 @@ parameters of its own, since it writes to them.
 
 from __future__ import annotations
 
-import copy
 from collections import Counter
 from collections.abc import Callable, Container
 from contextlib import AbstractContextManager, nullcontext
@@ -18,8 +17,10 @@ from typing import Any, Protocol
 import torch
 from torch.utils import _pytree as pytree
 
+from pytest_compileguard.errors import IsolationError
 from pytest_compileguard.isolation import containers, objects, tensors
 from pytest_compileguard.isolation.pairs import Pairs
+from pytest_compileguard.isolation.parameters import reflect_parameter
 from pytest_compileguard.isolation.storages import StorageCopies, base_of, storage_key
 from pytest_compileguard.isolation.widening import Widening
 
@@ -76,9 +77,11 @@ class Mirror:
         self.copies_gradients = copies_gradients
         self.compiled_form = compiled_form
         self.compiles = compiles
+        self.root_space: dict[str, Any] | None = None
+        """Globals of the target, if it is a function: twins of functions there have copies."""
         self.keeps = True
         """Whether new twins live on after this call: those of the target's state do."""
-        self._widening = widening
+        self.widening = widening
         self._pairs = Pairs()
         self._wrappers: set[int] = set()
         self._spaces: dict[int, tuple[dict[str, Any], dict[str, Any]]] = {}
@@ -95,7 +98,7 @@ class Mirror:
             copies_gradients=self.copies_gradients,
             compiled_form=self.compiled_form,
             compiles=self.compiles,
-            widening=self._widening,
+            widening=self.widening,
             themselves=self.themselves,
         )
 
@@ -116,7 +119,7 @@ class Mirror:
         leaves = pytree.tree_leaves((args, kwargs))
         found = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
         found += tensors.common_bases(found)
-        self._storages, self._leaves = StorageCopies(found, self._widening), []
+        self._storages, self._leaves = StorageCopies(found, self.widening), []
         self.keeps = False
         copies = tuple(self.reflect(arg, n) for arg, n in zip(args, names, strict=True))
         named = {name: self.reflect(arg, name) for name, arg in kwargs.items()}
@@ -176,7 +179,17 @@ class Mirror:
             return self._passed[id(real)][1]
         if isinstance(real, torch.Tensor):
             shared = isinstance(real, torch.nn.Parameter)
-            return self._parameter(real, path) if shared else self._tensor(real, path)
+            return reflect_parameter(self, real, path) if shared else self._tensor(real, path)
+        try:
+            return self._reflect(real, path)
+        except (IsolationError, RecursionError):
+            raise
+        except Exception as error:  # any class may refuse to be copied
+            why = f"{type(real).__name__}; {type(error).__name__}: {error}"
+            name = path or "the target"
+            raise IsolationError(f"the call can't be isolated: {name} ({why})") from error
+
+    def _reflect(self, real: Any, path: str) -> Any:
         form = self.compiled_form(real)
         if form is not None and form.plain is not real:
             return self._compiled(real, form, path)
@@ -258,7 +271,7 @@ class Mirror:
                     twin = leaf = self._updated(real, twin)  # the copy may be of an earlier call
             else:
                 twin, leaf = tensors.copy_differentiable(real, storages)
-        if self.copies_gradients and self._widening is None:
+        if self.copies_gradients and self.widening is None:
             tensors.copy_gradient(real, leaf)
         if not keep and leaf.requires_grad:
             self._leaves.append((path, leaf))
@@ -267,41 +280,7 @@ class Mirror:
 
     def _updated(self, real: torch.Tensor, twin: torch.Tensor) -> torch.Tensor:
         if not tensors.same_form(real, twin):
-            return tensors.copy_tensor(real, StorageCopies([real], self._widening))
+            return tensors.copy_tensor(real, StorageCopies([real], self.widening))
         with torch.inference_mode(twin.is_inference()), torch.no_grad():
             twin.copy_(real)
-        return twin if self._widening is None else self._widening(twin)
-
-    def _parameter(self, real: Any, path: str) -> torch.nn.Parameter:
-        twin: Any = self.known(real)
-        if torch.nn.parameter.is_lazy(real):
-            twin = copy.deepcopy(real) if twin is None else twin
-        elif twin is None or torch.nn.parameter.is_lazy(twin):
-            twin = torch.nn.Parameter(self._data(real), requires_grad=real.requires_grad)
-            tensors.copy_attributes(real, twin)
-        elif not self.shares_parameters:
-            with torch.no_grad():
-                twin.copy_(real)
-        elif not _same_place(twin, real):
-            twin.data = real.detach()
-        if twin.requires_grad != real.requires_grad:
-            twin.requires_grad_(real.requires_grad)
-        # Most only read a gradient, if they look at it at all.
-        if self._widening is not None and real.grad is not None:
-            twin.grad = self._widening(real.grad.detach().clone())
-        elif self.copies_gradients or not self.shares_parameters:
-            tensors.copy_gradient(real, twin)
-        else:
-            twin.grad = real.grad
-        self.remember(real, twin, path, keep=True)
-        return twin  # type: ignore[no-any-return]
-
-    def _data(self, real: torch.nn.Parameter) -> torch.Tensor:
-        if self._widening is not None:
-            return self._widening(real.detach())
-        return real.detach() if self.shares_parameters else real.detach().clone()
-
-
-def _same_place(twin: torch.Tensor, real: torch.Tensor) -> bool:
-    form = twin.size() == real.size() and twin.stride() == real.stride()
-    return form and twin.data_ptr() == real.data_ptr()
+        return twin if self.widening is None else self.widening(twin)

@@ -201,19 +201,25 @@ def _reflect_partial(mirror: Mirror, real: functools.partial[Any], path: str) ->
 
 
 def _reflect_function(mirror: Mirror, real: types.FunctionType, path: str) -> Any:
-    """Give a function cells and globals of its own where it holds state in them."""
+    """Give a function cells of its own where it holds state in them, and the target globals too.
+
+    Whatever else Dynamo inlines, it takes the globals of from the module that they belong to.
+    """
     scheduled = hasattr(real, "_wrapped_by_lr_sched")  # holds the optimizer that it steps
     if (real.__module__ or "").partition(".")[0] == "torch" and not scheduled:
         return real  # torch knows its own functions by identity
     known = mirror.known(real)
     mirror.remember(real, real if known is None else known, path, keep=False)
+    if not path and mirror.root_space is None:
+        mirror.root_space = real.__globals__
     space = real.__globals__
+    copied = stateful_names(real) if space is mirror.root_space else ()
     cells = Cells(
         closure=[
             _reflect_cell(mirror, cell, name)
             for cell, name in zip(real.__closure__ or (), real.__code__.co_freevars, strict=True)
         ],
-        names={name: mirror.reflect(space[name], name) for name in stateful_names(real)},
+        names={name: mirror.reflect(space[name], name) for name in copied},
         defaults=mirror.reflect(real.__defaults__, path),
         keyword_defaults={
             name: mirror.reflect(value, name) for name, value in (real.__kwdefaults__ or {}).items()
@@ -222,7 +228,7 @@ def _reflect_function(mirror: Mirror, real: types.FunctionType, path: str) -> An
             name: mirror.reflect(value, f"{path}.{name}")
             for name, value in attributes_of_function(real).items()
         },
-        space=mirror.space(space),
+        space=mirror.space(space) if space is mirror.root_space else space,
     )
     twin = rebuild(real, cells, known)
     mirror.remember(real, twin, path, keep=twin is not real)

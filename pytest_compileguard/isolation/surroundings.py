@@ -47,7 +47,8 @@ _CACHED = type(functools.lru_cache(int))
 class Surroundings:
     """All places that a target and what it holds may write to without the mirrors' knowledge."""
 
-    def __init__(self, objects: Iterable[Any]) -> None:
+    def __init__(self, objects: Iterable[Any], root_space: dict[str, Any] | None = None) -> None:
+        self._root_space = root_space
         self._noted: dict[tuple[int, str], Place] = {}
         self._classes: dict[type, str] = {}
         """With the name of each in what is said, which no other has."""
@@ -119,7 +120,8 @@ class Surroundings:
         name = function.__qualname__.replace("<locals>.", "")
         called = self._functions[function] = self._free(name, f"{function.__module__}.{name}")
         self._open += attributes_of_function(function).values()
-        self._globals(function, frozenset(stateful_names(function) if own else ()))
+        copied = own and function.__globals__ is self._root_space
+        self._globals(function, frozenset(stateful_names(function) if copied else ()))
         self._cells(function, called, own=own)
         for name in () if own else _DEFAULTS:
             value = getattr(function, name)
@@ -265,7 +267,12 @@ def _is_special(name: str) -> bool:
     return dunder or name == "_abc_impl" or is_compiler_mark(name)
 
 
-def scene(random: RandomState, met: Iterable[Any]) -> Scene:
-    """The scene of a call, whose random state was read already, that meets these objects."""
-    surroundings = Surroundings(met)
+def scene(
+    random: RandomState, met: Iterable[Any], root_space: dict[str, Any] | None = None
+) -> Scene:
+    """The scene of a call, whose random state was read already, that meets these objects.
+
+    Of functions whose globals are ``root_space``, those that hold state have copies.
+    """
+    surroundings = Surroundings(met, root_space)
     return Scene(random=random, surroundings=surroundings, snapshot=surroundings.read())

@@ -36,7 +36,9 @@ def aliases(tensors: Sequence[NamedTensor]) -> dict[str, tuple[str, ...]]:
 
 
 def sharing_text(paths: tuple[str, ...] | None) -> str:
-    """Say with what an output shares memory."""
+    """Say with what a tensor shares memory; of one that this side does not have, that."""
+    if paths is None:
+        return "has no such tensor"
     return f"shares memory with {', '.join(paths)}" if paths else "shares no memory"
 
 

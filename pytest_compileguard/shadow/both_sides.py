@@ -94,7 +94,7 @@ class Shadow:
         random, modes = random_state(), ambient()
         sides = self._prepare(made, args, kwargs)
         eager = self._mirrors[1] if self._mirrors else None
-        before = scene(random, eager.originals() if eager else ())
+        before = scene(random, eager.originals(), eager.root_space) if eager else scene(random, ())
         if sides and eager and eager.leaves(before.snapshot, self._target):
             sides = self._prepare(made, args, kwargs)
         shared = Shared(eager, before)

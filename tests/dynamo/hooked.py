@@ -1,0 +1,69 @@
+"""Hooks and callbacks that keep what they see in globals of this file."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+COUNT = 0
+SEEN: dict[str, torch.Tensor] = {}
+LOG: list[str] = []
+Hook = Callable[..., Any]
+
+
+def forget() -> None:
+    global COUNT  # noqa: PLW0603  # what is tested
+    COUNT = 0
+    SEEN.clear()
+    LOG.clear()
+
+
+def state() -> tuple[int, dict[str, torch.Size], list[str]]:
+    return COUNT, {name: tensor.shape for name, tensor in SEEN.items()}, list(LOG)
+
+
+def count(*_: object) -> None:
+    global COUNT  # noqa: PLW0603  # what is tested
+    COUNT += 1
+
+
+def keep(_module: nn.Module, _inputs: Any, output: torch.Tensor) -> None:
+    SEEN["last"] = output.detach()
+
+
+def naming(name: str) -> Hook:
+    def hook(_module: nn.Module, _inputs: Any, output: torch.Tensor) -> None:
+        SEEN[name] = output.detach()
+        LOG.append(name)
+
+    return hook
+
+
+def scaling(factor: float, *_: object) -> None:
+    LOG.append(f"scaled by {factor}")
+
+
+def planted_count(*_: object) -> None:
+    global COUNT  # noqa: PLW0603  # what is tested
+    COUNT += 2 if torch.compiler.is_compiling() else 1
+
+
+def planted_keep(_module: nn.Module, _inputs: Any, output: torch.Tensor) -> None:
+    SEEN["last"] = output.detach() * (2 if torch.compiler.is_compiling() else 1)
+
+
+def called_back(x: torch.Tensor) -> torch.Tensor:
+    LOG.append("called back")
+    return x * 2
+
+
+HOOKS: dict[str, Hook] = {
+    "count": count,
+    "keep": keep,
+    "naming": naming("layer"),
+    "partial": functools.partial(scaling, 2.0),
+}

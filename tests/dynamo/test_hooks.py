@@ -1,0 +1,86 @@
+"""Hooks and callbacks of another file: their globals are those of the module on both sides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import nn
+
+from tests.dynamo import hooked
+from tests.dynamo.checked import check
+
+pytestmark = pytest.mark.usefixtures("compiler_loaded")
+
+X = torch.ones(2, 3)
+
+
+class Net(nn.Module):
+    """A layer, and a callback on what it gives."""
+
+    def __init__(self, callback: Callable[[torch.Tensor], torch.Tensor] | None = None) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+        self.callback = callback
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = self.layer(x)
+        return self.callback(y) if self.callback else y
+
+
+@pytest.fixture(autouse=True)
+def _nothing_kept() -> None:
+    hooked.forget()
+
+
+def hooking(hook: hooked.Hook) -> Net:
+    net = Net()
+    net.layer.register_forward_hook(hook)
+    return net
+
+
+def test_hooks_may_keep_what_they_see_in_globals_of_their_file() -> None:
+    net = Net()
+    for hook in hooked.HOOKS.values():
+        net.layer.register_forward_hook(hook)
+
+    run = check(net, (X,), (X,))
+
+    assert run.told == ""
+    shapes = {"last": X.shape, "layer": X.shape}
+    assert hooked.state() == (2, shapes, ["layer", "scaled by 2.0"] * 2)
+    assert all(not tensor.requires_grad for tensor in hooked.SEEN.values())
+
+
+def test_a_hook_before_the_forward_may_too() -> None:
+    net = Net()
+    net.register_forward_pre_hook(hooked.count)
+
+    assert check(net, (X,)).told == ""
+    assert hooked.COUNT == 1
+
+
+@pytest.mark.parametrize("target", (Net(hooked.called_back), lambda x: hooked.called_back(x + 1)))
+def test_callbacks_may_too(target: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    assert check(target, (X,)).told == ""
+    assert hooked.LOG == ["called back"]
+
+
+def test_a_callback_among_the_arguments_may_too() -> None:
+    def target(x: torch.Tensor, callback: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
+        return callback(x + 1)
+
+    assert check(target, (X, hooked.called_back)).told == ""
+    assert hooked.LOG == ["called back"]
+
+
+@pytest.mark.parametrize(
+    ("hook", "path"),
+    ((hooked.planted_count, "hooked.COUNT"), (hooked.planted_keep, "hooked.SEEN['last']")),
+)
+def test_what_compiled_code_leaves_there_otherwise_is_told(hook: hooked.Hook, path: str) -> None:
+    told = check(hooking(hook), (X,)).told
+
+    assert f"tests.dynamo.{path}" in told
+    assert "compiled differs from eager in 1 of 1 call" in told
