@@ -157,11 +157,15 @@ def differences(one: Checks, other: Checks, number: str = "speedup") -> dict[str
 
 
 def measured(place: Place) -> dict[str, Any]:
-    """Make all runs."""
+    """Make all runs; what each took is told at once, as all take minutes."""
     first = place.session()
+    _tell("alone", first.cost)
     script, told = place.by_hand(first.checks)
+    _tell("by hand", script)
     second = place.session(phases=True)
+    _tell("alone", second.cost)
     workers = place.session(f"-n{place.options.workers}")
+    _tell("with workers", workers.cost)
     alone = [first.cost, second.cost]
     wall_s, cpu_s = (
         statistics.mean(getattr(c, name) for c in alone) for name in ("wall_s", "cpu_s")
@@ -182,6 +186,10 @@ def measured(place: Place) -> dict[str, Any]:
         "pairs": sum(_work(*item)["pairs"] for item in first.checks.items()),
         "device_pairs": sum(_work(*item)["device_pairs"] for item in first.checks.items()),
     }
+
+
+def _tell(name: str, cost: Cost) -> None:
+    sys.stderr.write(f"{name}: {cost.wall_s:.1f} s, of processors {cost.cpu_s:.1f} s\n")
 
 
 def _rounded(cost: Cost) -> dict[str, float]:
