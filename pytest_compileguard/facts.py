@@ -38,7 +38,8 @@ def gather_facts(
     events = [event for call in calls if call.trace for event in call.trace.events]
     facts = read_trace(events, target=target, dynamic=plan.arguments.dynamic)
     moved = [call.counters for call in calls if call.counters]
-    lost = _lost_sites(facts)
+    left = dynamo.lines_left()
+    lost = _lost_sites(left, facts)
     places = tuple(_placed(site, definition) for site in facts.break_sites + lost)
     sites, unused = allowed_sites(places, plan.allow_graph_breaks)
     error, remedy = _error(calls)
@@ -52,6 +53,8 @@ def gather_facts(
         break_sites=sites,
         break_events=facts.break_events + len(lost),
         recompiles=facts.recompiles,
+        # Of a watched block it is not known what went before it.
+        left=left if any(call.inputs is not None for call in calls) else (),
         fallbacks=tuple(_defined(f, definition) for f in fallbacks_of(calls, facts, events)),
         limit_hit=facts.limit_hit,
         compile_time_s=facts.compile_time_s,
@@ -171,21 +174,25 @@ def _is_blind(call: ShadowCall) -> bool:
     return call.trace is not None and call.trace.regions is None
 
 
-def _lost_sites(facts: TraceFacts) -> tuple[BreakSite, ...]:
-    """Breaks that torch before 2.11 does not log: it can't resume after them."""
+def _lost_sites(left: Sequence[CodeLine], facts: TraceFacts) -> tuple[BreakSite, ...]:
+    """Breaks that older torch does not log: it can't resume after them."""
+    if dynamo.LOGS_ALL_BREAKS:
+        return ()
     logged = {(site.file, site.line) for site in facts.break_sites}
-    unique = dict.fromkeys(b for b in dynamo.lost_breaks() if (b.file, b.line) not in logged)
+    # The line that calls into a logged one is the same break.
+    logged |= {(line.file, line.line) for site in facts.break_sites for line in site.call_chain}
     return tuple(
         BreakSite(
-            file=b.file,
-            line=b.line,
-            function=b.function,
-            source=source_line(b.file, b.line),
+            file=line.file,
+            line=line.line,
+            function=line.function,
+            source=source_line(line.file, line.line),
             reason="Dynamo can't resume after a break here",
             id=None,
             hint="",
             events=1,
             call=0,
         )
-        for b in unique
+        for line in left
+        if (line.file, line.line) not in logged
     )

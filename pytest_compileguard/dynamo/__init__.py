@@ -9,7 +9,7 @@ process and fails closed on a torch that answers otherwise.
 from __future__ import annotations
 
 from pytest_compileguard.dynamo.compiled_form import InPlace, compiled_form
-from pytest_compileguard.dynamo.counters import Counters, LostBreak, counters, lost_breaks
+from pytest_compileguard.dynamo.counters import LOGS_ALL_BREAKS, Counters, counters, lines_left
 from pytest_compileguard.dynamo.first_use import caches_disabled, use_backend_once
 from pytest_compileguard.dynamo.listening import configured, tracing, watching
 from pytest_compileguard.dynamo.optimizers import make_capturable
@@ -38,12 +38,12 @@ from pytest_compileguard.dynamo.trace_file import trace_lines
 __all__ = [
     "EAGER_RANDOM_NUMBERS",
     "INDUCTOR_TRIALS",
+    "LOGS_ALL_BREAKS",
     "LOOKS_UP_NEW_FRAMES",
     "STAGES",
     "CallTrace",
     "Counters",
     "InPlace",
-    "LostBreak",
     "ResetWatch",
     "caches_disabled",
     "compiled_form",
@@ -55,9 +55,9 @@ __all__ = [
     "graph_places",
     "hindrances",
     "inductor_configured",
+    "lines_left",
     "load_backend",
     "load_stages",
-    "lost_breaks",
     "make_capturable",
     "named_backend",
     "only_first",

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import torch
+import torch._dynamo.symbolic_convert
 import torch._dynamo.utils
 import torch._inductor.metrics
 
 from pytest_compileguard.dynamo.cudagraphs import recordings
-from pytest_compileguard.observation import Record
+from pytest_compileguard.observation import CodeLine, Record
+from pytest_compileguard.trace.break_text import plain_function
 
 
 class Counters(Record):
@@ -31,14 +33,6 @@ class Counters(Record):
     def since(self, earlier: Counters) -> Counters:
         names = self.__struct_fields__
         return Counters(**{n: getattr(self, n) - getattr(earlier, n) for n in names})
-
-
-class LostBreak(Record):
-    """A break that torch before 2.11 keeps out of its trace."""
-
-    file: str
-    line: int
-    function: str
 
 
 def counters() -> Counters:
@@ -65,13 +59,26 @@ def counters() -> Counters:
     )
 
 
-def lost_breaks() -> tuple[LostBreak, ...]:
-    """Breaks since the last reset that only ``graph_break_reasons`` knows (torch before 2.11)."""
+LOGS_ALL_BREAKS = hasattr(
+    torch._dynamo.symbolic_convert.InstructionTranslatorBase, "log_graph_break"
+)
+"""Whether a break that Dynamo can't resume after is in the trace, as it is from torch 2.10 on."""
+
+
+def lines_left() -> tuple[CodeLine, ...]:
+    """Lines from which on the rest of a function runs eager, since the last reset.
+
+    Before them Dynamo could have resumed; it compiles up to there, and skips the rest.
+    """
     found = []
     for reason in torch._dynamo.utils.graph_break_reasons:
         if reason.reason == "step_unsupported" and reason.user_stack:
             frame = reason.user_stack[-1]
-            found.append(
-                LostBreak(file=frame.filename, line=frame.lineno or 0, function=frame.name)
+            line = CodeLine(
+                file=frame.filename,
+                line=frame.lineno or 0,
+                function=plain_function(frame.name),
+                source="",
             )
-    return tuple(found)
+            found.append(line)
+    return tuple(dict.fromkeys(found))

@@ -56,7 +56,7 @@ def break_findings(plan: Plan, seen: CompileObservation, *, compiled: bool) -> t
     judged = against_limit(
         placed(finding, sites), len(sites), plan.max_graph_breaks, seen, compiled=compiled
     )
-    return (*judged, *_unused(seen))
+    return (*judged, *_left(seen), *_unused(seen))
 
 
 def site_lines(sites: Sequence[BreakSite], prefix: str = "") -> tuple[str, ...]:
@@ -84,6 +84,22 @@ def caller_texts(site: BreakSite) -> tuple[str, ...]:
     places = [frame_text(line.file, line.line, line.function) for line in chain]
     lead = "which is called from" if named else "called from"
     return (*named, f"{lead} {' <- '.join(first_of(places, 4))}")
+
+
+def _left(seen: CompileObservation) -> tuple[Finding, ...]:
+    """Tell of functions that are compiled up to a break only."""
+    if not seen.left:
+        return ()
+    places = [frame_text(line.file, line.line, line.function) for line in seen.left]
+    return (
+        Finding(
+            metric="rest_of_function",
+            status="not_checked",
+            message=f"runs eager from {', '.join(first_of(places, 3))} on: "
+            "Dynamo can't resume after the break",
+            remedy="move what breaks the graph to a statement of its own, outside of try and with",
+        ),
+    )
 
 
 def _unused(seen: CompileObservation) -> tuple[Finding, ...]:

@@ -188,6 +188,8 @@ class CompileObservation(Record, tag=True):
     """Cross-checks that disagree; not empty: the numbers can't be trusted."""
     reused_graphs: int = 0
     """Graphs compiled before a watched block that ran in it."""
+    left: tuple[CodeLine, ...] = ()
+    """Lines from which on the rest of a function runs eager: Dynamo can't resume after a break."""
     unused_allowances: tuple[str, ...] = ()
     """What ``allow_graph_breaks`` names and no break matched."""
     graph_ops: tuple[int, ...] = ()
