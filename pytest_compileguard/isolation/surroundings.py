@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.utils.hooks import RemovableHandle
 
 from pytest_compileguard.isolation.ambient import RandomState, random_state
 from pytest_compileguard.isolation.functions import (
@@ -226,6 +227,8 @@ class Scene:
     random: RandomState
     surroundings: Surroundings
     snapshot: Snapshot
+    hook_number: int
+    """Key under which torch keeps the next hook, of whatever object: both sides get the same."""
 
     @property
     def truncated(self) -> bool:
@@ -234,12 +237,11 @@ class Scene:
 
     def now(self) -> Scene:
         """The same places as they are at this moment."""
-        return Scene(
-            random=random_state(), surroundings=self.surroundings, snapshot=self.surroundings.read()
-        )
+        return _read(random_state(), self.surroundings)
 
     def restore(self) -> None:
         self.random.restore()
+        RemovableHandle.next_id = self.hook_number
         self.surroundings.put_back(self.snapshot)
 
 
@@ -274,5 +276,13 @@ def scene(
 
     Of functions whose globals are ``root_space``, those that hold state have copies.
     """
-    surroundings = Surroundings(met, root_space)
-    return Scene(random=random, surroundings=surroundings, snapshot=surroundings.read())
+    return _read(random, Surroundings(met, root_space))
+
+
+def _read(random: RandomState, surroundings: Surroundings) -> Scene:
+    return Scene(
+        random=random,
+        surroundings=surroundings,
+        snapshot=surroundings.read(),
+        hook_number=RemovableHandle.next_id,
+    )

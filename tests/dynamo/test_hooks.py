@@ -84,3 +84,40 @@ def test_what_compiled_code_leaves_there_otherwise_is_told(hook: hooked.Hook, pa
 
     assert f"tests.dynamo.{path}" in told
     assert "compiled differs from eager in 1 of 1 call" in told
+
+
+class Installing(nn.Module):
+    """Installs a hook at its first call, as libraries do that capture hidden states."""
+
+    def __init__(self, *, plants: bool = False) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+        self.plants = plants
+        self.ready = False
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def install(self, hooks: int) -> None:
+        for _ in range(hooks):
+            self.layer.register_forward_hook(hooked.keep)
+        self.ready = True
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if not self.ready:
+            self.install(2 if self.plants and torch.compiler.is_compiling() else 1)
+        return torch.relu(self.layer(x))
+
+
+def test_a_call_may_install_hooks() -> None:
+    net = Installing()
+
+    assert check(net, (X,), (X,)).told == ""
+    assert len(net.layer._forward_hooks) == 1
+    later = net.layer.register_forward_hook(hooked.count)
+    assert later.id > next(iter(net.layer._forward_hooks))
+
+
+def test_a_hook_that_only_compiled_code_installs_is_told() -> None:
+    told = check(Installing(plants=True), (X,)).told
+
+    assert "layer._forward_hooks" in told
+    assert "only compiled has it" in told
