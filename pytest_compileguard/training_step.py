@@ -45,7 +45,7 @@ class TrainingStep:
         self.optimizer_is_compiled = optimizer_is_compiled
         """Whether the test compiled its ``step``."""
         self.set_to_none = set_to_none
-        self.scaler = scaler
+        self.scaler = _enabled(scaler)
         self.before_step = before_step
         self.accumulate = accumulate
         """How many micro-batches give the gradients of one update."""
@@ -98,7 +98,7 @@ class TrainingStep:
         A scaler notes that under the identity of the optimizer, which a copy does not have;
         it is kept here until the update.
         """
-        if self.scaler is not None and self.scaler.is_enabled():
+        if self.scaler is not None:
             self.scaler.unscale_(self.optimizer)
             noted = self.scaler._per_optimizer_states  # noqa: SLF001  # no public name
             self.unscaled = noted.pop(id(self.optimizer))
@@ -201,9 +201,17 @@ class Turns:
         return ("last gradients" if last else "further gradients"), last
 
 
+def _enabled(scaler: Any) -> Any:
+    """Drop a scaler that was made with ``enabled=False``: it does nothing, and keeps no state."""
+    return scaler if scaler is not None and scaler.is_enabled() else None
+
+
 def refuse_ways(scaler: Any, before_step: object, accumulate: object, origin: str) -> None:
     """Refuse what is no scaler, no function, or no number of calls."""
-    methods = (getattr(scaler, name, None) for name in ("scale", "unscale_", "step", "update"))
+    methods = (
+        getattr(scaler, name, None)
+        for name in ("is_enabled", "scale", "unscale_", "step", "update")
+    )
     if scaler is not None and not all(map(callable, methods)):
         kind = type(scaler).__name__
         raise SpecError(f"{origin}: scaler must be a torch.amp.GradScaler, not {kind}")

@@ -184,6 +184,40 @@ def test_step_that_the_scaler_skips_is_skipped_on_both_sides(*, compile_optimize
     assert ours.state_dict() == theirs.state_dict()
 
 
+@pytest.mark.parametrize("compile_optimizer", (False, True))
+def test_scaler_that_is_off_changes_nothing(*, compile_optimizer: bool) -> None:
+    """Code often makes one in any case, with ``enabled=use_amp``."""
+    made = []
+    for off in (torch.amp.GradScaler("cpu", enabled=False), None):
+        model, plain = two()
+        checked = train(
+            model,
+            torch.optim.AdamW(model.parameters(), lr=1e-2),
+            before_step=clip,
+            compile_optimizer=compile_optimizer,
+            backend="aot_eager",
+            scaler=off,
+        )
+        assert checked.verdict.outcome == "passed", checked.told
+        plain_steps(plain, torch.optim.AdamW(plain.parameters(), lr=1e-2), None)
+        assert_alike(model, plain)
+        made.append(checked.verdict.observation.parity)
+    assert made[0] == made[1]
+
+
+def test_wrong_gradient_is_caught_beside_a_scaler_that_is_off() -> None:
+    model, _ = two()
+    checked = train(
+        model,
+        torch.optim.SGD(model.parameters(), lr=0.1),
+        scaler=torch.amp.GradScaler("cpu", enabled=False),
+        backend=wrong_gradient,
+        steps=1,
+        locates=False,
+    )
+    assert "model.one.weight.grad" in mismatched(checked)
+
+
 def test_compiled_optimizer_that_never_ran_is_told() -> None:
     model, _ = two()
     checked = train(
