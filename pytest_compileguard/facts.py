@@ -55,7 +55,10 @@ def gather_facts(
         recompiles=facts.recompiles,
         # Of a watched block it is not known what went before it.
         left=left if any(call.inputs is not None for call in calls) else (),
-        fallbacks=tuple(_defined(f, definition) for f in fallbacks_of(calls, facts, events)),
+        fallbacks=tuple(
+            _defined(_inlined(f, facts.break_sites), definition)
+            for f in fallbacks_of(calls, facts, events)
+        ),
         limit_hit=facts.limit_hit,
         compile_time_s=facts.compile_time_s,
         kernels=sum(c.kernels for c in moved),
@@ -116,6 +119,17 @@ def _placed(site: BreakSite, target: CodeLine | None) -> BreakSite:
         origin=origin(site.file),
         rewritten_assert=is_rewritten_assert(site.file, site.line),
     )
+
+
+def _inlined(fallback: Fallback, sites: Sequence[BreakSite]) -> Fallback:
+    """Name the function of the line where Dynamo met it in a call that it inlined."""
+    found = fallback.definition
+    if found is None or not fallback.file or fallback.file.endswith(WRAPPER_FILE):
+        return fallback
+    own = fallback.frame if found.file == fallback.file else "?"
+    at = ((s.function, (s.file, s.line)) for s in sites)
+    name = next((name for name, place in at if place == (fallback.file, fallback.line)), own)
+    return msgspec.structs.replace(fallback, function="" if name == fallback.frame else name)
 
 
 def _defined(fallback: Fallback, target: CodeLine | None) -> Fallback:

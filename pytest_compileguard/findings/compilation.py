@@ -23,7 +23,7 @@ from pytest_compileguard.findings.wording import (
     call_text,
     code_line_text,
     counted,
-    frame_text,
+    fallback_place,
 )
 from pytest_compileguard.metrics import completed_recompiles, facts_of
 from pytest_compileguard.observation import (
@@ -200,22 +200,18 @@ def _unnamed_limit_hit() -> Fallback:
 
 def _fallback_lines(fallbacks: Sequence[Fallback]) -> tuple[str, ...]:
     """Show each fallback once, however many calls it spoiled."""
-    calls: dict[tuple[str, str, str, str], list[int]] = {}
+    calls: dict[tuple[str, str, str, tuple[str, ...]], list[int]] = {}
     for fallback in fallbacks:
-        where = frame_text(fallback.file, fallback.line, fallback.frame)
-        if own := fallback.definition or fallback.called_from:
-            where += f" ({code_line_text(own)})"
-        raised = code_line_text(fallback.raised) if fallback.raised is not None else ""
-        key = (fallback.kind.replace("_", " "), where, fallback.reason, raised)
+        kind, own = fallback.kind.replace("_", " "), fallback.definition or fallback.called_from
+        users = tuple(f"  {code_line_text(line)}" for line in (own, fallback.raised) if line)
+        key = (kind, fallback_place(fallback), fallback.reason, users)
         calls.setdefault(key, [])
         if fallback.call is not None:
             calls[key].append(fallback.call)
     lines: list[str] = []
-    for (kind, where, reason, raised), numbers in list(calls.items())[:MOST_LINES]:
-        lines += [
-            _fallback_line(kind, where, reason, numbers),
-            *([f"  {raised}"] if raised else []),
-        ]
+    for (kind, where, reason, users), numbers in list(calls.items())[:MOST_LINES]:
+        # Whatever is too long for a line is cut, but the places of the user's own code.
+        lines += [_fallback_line(kind, where, reason, numbers), *users]
     if len(calls) > MOST_LINES:
         lines.append(f"and {len(calls) - MOST_LINES} more")
     return tuple(lines)

@@ -9,6 +9,8 @@ from pytest_compileguard.observation import BreakSite, CodeLine, Fallback, Recom
 
 _ROUNDING = 1e-9
 _ROLES = {"call": "called from", "definition": "defined at", "raise": "raised at"}
+_LONG_PATH = 100
+"""Characters above a folder of packages that take from a line what it has to say."""
 MOST_LINES = 10
 """Most places shown in one finding; the JSON report has all of them."""
 
@@ -41,6 +43,21 @@ def code_line_text(line: CodeLine) -> str:
     what = _ROLES[line.role]
     source = f"    {line.source}" if line.source else ""
     return f"{what} {frame_text(line.file, line.line, line.function)}{source}"
+
+
+def fallback_place(fallback: Fallback) -> str:
+    """Say in which line code was left to eager, and which frame runs eager for it."""
+    function = fallback.function or fallback.frame
+    named = "" if function == "?" else function
+    place = frame_text(_below_packages(fallback.file), fallback.line, named)
+    apart = fallback.frame and function != fallback.frame
+    return f"{place}, inlined into {fallback.frame}" if apart else place
+
+
+def _below_packages(file: str) -> str:
+    """Shorten a long path of an installed package to what stands below the folder of packages."""
+    head, folder, below = file.rpartition("-packages/")
+    return f".../{below}" if folder and len(head) > _LONG_PATH else file
 
 
 def edited_places(place: BreakSite | Fallback | Recompile) -> tuple[tuple[str, int], ...]:

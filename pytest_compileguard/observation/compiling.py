@@ -130,6 +130,8 @@ class Fallback(Record):
     """Where the error was raised that this is for: the user's innermost line, else the last."""
     remedy: str = ""
     """What to do, where the advice for all of its kind does not fit."""
+    function: str = ""
+    """The function that the line stands in, where the frame only inlined it; ``?``: not known."""
 
 
 class FusedKernel(Record):

@@ -14,6 +14,7 @@ from pytest_compileguard.findings.recompile_text import (
 )
 from pytest_compileguard.findings.wording import (
     counted,
+    fallback_place,
     frame_text,
 )
 from pytest_compileguard.observation import Record
@@ -113,7 +114,7 @@ def _fallbacks(check: CheckReport, call: int) -> Iterator[Event]:
             yield Event(
                 kind="eager",
                 text=f"{fallback.kind.replace('_', ' ')}: {fallback.reason}",
-                place=frame_text(fallback.file, fallback.line, fallback.frame),
+                place=fallback_place(fallback),
             )
 
 

@@ -12,6 +12,11 @@ VENDOR = """
 def emit(x):
     print("half way", x.shape)
     return x
+
+def repeated(x, *rest):
+    for _ in range(2):
+        x = emit(x + 1)
+    return x
 """
 LIBRARY = """
 import time
@@ -72,6 +77,9 @@ wrapped = torch.compiler.disable(speak)
 
 def calls_wrapped(x):
     return wrapped(x.sin()).cos()
+
+def calls_repeated(x):
+    return vendor.repeated(x, "a line so long that nothing of a place may be cut for it", "end")
 """
 SUITE = """
 import torch
@@ -225,6 +233,30 @@ def test_a_skipped_frame_names_the_function_that_ran_eager(run_suite: RunSuite) 
     assert skipped["frame"] == "looping"
     place = skipped["definition"] or skipped
     assert place["file"] == "library.py"
+    # The line is that of the helper, which the frame inlined.
+    assert (skipped["file"].endswith("vendor.py"), skipped["function"]) == (True, "emit")
+    run.result.stdout.fnmatch_lines(
+        [
+            "*frame skipped, *vendor.py:3 in emit, inlined into looping, call 1: *",
+            "      defined at library.py:26 in looping    def looping(x):",
+        ]
+    )
+
+
+def test_a_frame_of_others_that_is_skipped_names_the_line_that_leads_to_it(
+    run_suite: RunSuite,
+) -> None:
+    run = run_suite(_suite("calls_repeated"), library=LIBRARY)
+    run.result.assert_outcomes(failed=1)
+    (line,) = [
+        number for number, text in enumerate(LIBRARY.splitlines()) if "vendor.repeated" in text
+    ]
+    run.result.stdout.fnmatch_lines(
+        [
+            "*frame skipped, *vendor.py:3 in emit, inlined into repeated, call 1: *",
+            f"      called from library.py:{line} in calls_repeated    return vendor.repeated*end*",
+        ]
+    )
 
 
 def test_a_hint_names_the_function_and_is_not_cut(run_suite: RunSuite) -> None:
