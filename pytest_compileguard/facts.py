@@ -66,6 +66,7 @@ def gather_facts(
         cache_misses=sum(c.cache_misses for c in moved),
         error=error,
         error_remedy=remedy,
+        raised=any(call.raised for call in calls),
         unreliable=_disagreements(calls, facts),
         unused_allowances=unused,
         kernel_names=kernel_names(events),

@@ -233,7 +233,8 @@ class Check:
         if last is None:
             return "no call ran on both sides"
         if isinstance(compiled, NotObserved) or compiled.error or not compiled.graphs:
-            return "nothing was compiled that could be timed"
+            raised = isinstance(compiled, CompileObservation) and compiled.raised
+            return "compiled code raised" if raised else "nothing was compiled that could be timed"
         if isinstance(parity, NotObserved) or parity.mismatches:
             return "the compiled code is wrong; its speed says nothing"
         if self.device_type not in ("cpu", "cuda"):

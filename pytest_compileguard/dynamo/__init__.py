@@ -13,6 +13,7 @@ from pytest_compileguard.dynamo.counters import LOGS_ALL_BREAKS, Counters, count
 from pytest_compileguard.dynamo.first_use import caches_disabled, use_backend_once
 from pytest_compileguard.dynamo.listening import configured, tracing, watching
 from pytest_compileguard.dynamo.optimizers import make_capturable
+from pytest_compileguard.dynamo.raised import raised_at_run
 from pytest_compileguard.dynamo.refusals import LOOKS_UP_NEW_FRAMES
 from pytest_compileguard.dynamo.regions import CallTrace, probing
 from pytest_compileguard.dynamo.self_test import ensure_understood
@@ -62,6 +63,7 @@ __all__ = [
     "named_backend",
     "only_first",
     "probing",
+    "raised_at_run",
     "trace_lines",
     "tracing",
     "use_backend_once",

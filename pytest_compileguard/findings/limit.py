@@ -21,6 +21,8 @@ NOTHING_COMPILED = "nothing was compiled"
 
 def uncompiled_text(seen: CompileObservation | NotObserved) -> str:
     """Say why numbers of the compiler are not checked: other calls may have been compiled."""
+    if isinstance(seen, CompileObservation) and seen.raised:
+        return "compiled code raised"
     partly = isinstance(seen, CompileObservation) and seen.error is not None and seen.graphs > 0
     return "not every call could be compiled" if partly else NOTHING_COMPILED
 

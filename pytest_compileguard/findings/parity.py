@@ -11,7 +11,7 @@ from pytest_compileguard.findings.departure_text import (
     departure_lines,
     reproduction_lines,
 )
-from pytest_compileguard.findings.limit import NOTHING_COMPILED
+from pytest_compileguard.findings.limit import uncompiled_text
 from pytest_compileguard.findings.wording import call_text, counted, first_of, frame_text
 from pytest_compileguard.observation import (
     CompileObservation,
@@ -65,7 +65,7 @@ def parity_findings(
 ) -> tuple[Finding, ...]:
     """Judge parity; a comparison that compared nothing never passes."""
     if isinstance(seen, NotObserved):
-        return (_nothing_compared(seen.reason, compiled=compiled),)
+        return (_nothing_compared(seen.reason, compilation, compiled=compiled),)
     # A sequence that was compared in part only must not look whole.
     calls = seen.calls
     if isinstance(compilation, CompileObservation):
@@ -73,7 +73,7 @@ def parity_findings(
     if seen.mismatches:
         finding = _differs(seen, calls)
     elif seen.calls_compared < 1 or seen.leaves_compared < 1:
-        finding = _nothing_compared("; ".join(seen.unchecked), compiled=compiled)
+        finding = _nothing_compared("; ".join(seen.unchecked), compilation, compiled=compiled)
     elif seen.calls_compared < calls:
         finding = _partly_compared(seen, calls)
     else:
@@ -81,11 +81,15 @@ def parity_findings(
     return (finding, *_isolation(seen, finding))
 
 
-def _nothing_compared(reason: str, *, compiled: bool) -> Finding:
+def _nothing_compared(
+    reason: str, compilation: CompileObservation | NotObserved, *, compiled: bool
+) -> Finding:
     message = f"nothing was compared: {reason}" if reason else "nothing was compared"
     if compiled:
         return Finding(metric="parity", status="failed", message=message)
-    return Finding(metric="parity", status="not_checked", message=reason or NOTHING_COMPILED)
+    return Finding(
+        metric="parity", status="not_checked", message=reason or uncompiled_text(compilation)
+    )
 
 
 def _differs(seen: ParityObservation, calls: int) -> Finding:

@@ -184,10 +184,12 @@ class CompileObservation(Record, tag=True):
     cache_hits: int
     cache_misses: int
     error: str | None
-    """Why compiling failed, in one or a few lines."""
+    """Why compiling failed, in one or a few lines; or why compiled code did."""
     error_remedy: str
     unreliable: tuple[str, ...]
     """Cross-checks that disagree; not empty: the numbers can't be trusted."""
+    raised: bool = False
+    """Whether compiled code raised as it ran, where eager does not."""
     reused_graphs: int = 0
     """Graphs compiled before a watched block that ran in it."""
     left: tuple[CodeLine, ...] = ()

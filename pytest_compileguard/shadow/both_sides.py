@@ -218,10 +218,10 @@ class Shadow:
         drawn = before.now()
         trace, actual, left = self._run_compiled(made, twin, before, expected.cotangents)
         if actual.error is not None and expected.error is None:
-            made.compile_error = explain_error(actual.error)
+            made.failed_compiled(actual.error)
             return
         if actual.gradient_error is not None and expected.gradient_error is None:
-            made.compile_error = explain_error(actual.gradient_error)
+            made.failed_compiled(actual.gradient_error)
         arithmetic = self._captured.of_call(trace)
         compared = ComparedCall(
             index=made.index,

@@ -25,6 +25,7 @@ from pytest_compileguard.parity.side import Side
 from pytest_compileguard.parity.sides import SideComparison
 from pytest_compileguard.shadow.float64 import recorded_draws, run_in_float64
 from pytest_compileguard.shadow.prepared import Prepared
+from pytest_compileguard.trace.compile_error import explain_error, explain_run_error
 
 
 @dataclass(kw_only=True, slots=True)
@@ -42,12 +43,19 @@ class ShadowCall:
     drew_random: bool = False
     compile_error: tuple[str, str] | None = None
     """Why the compiled call failed although eager does not, and the remedy."""
+    raised: bool = False
+    """Whether it was compiled well, and failed as it ran."""
     problem: str | None = None
     """Why there is no shadow; the check fails by it."""
     hindrances: tuple[str, ...] = ()
     inputs: str | None = None
     """Shapes and dtypes of what was passed in; ``None`` for a watched block."""
     notes: dict[str, None] = field(default_factory=dict)
+
+    def failed_compiled(self, error: Exception) -> None:
+        """Note that the compiled call raises what eager does not."""
+        self.raised = self.trace is not None and dynamo.raised_at_run(error, self.trace)
+        self.compile_error = (explain_run_error if self.raised else explain_error)(error)
 
 
 Types = Callable[[], contextlib.AbstractContextManager[object]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import traceback
 from collections.abc import Iterator
 
 from pytest_compileguard.code_origin import is_users
@@ -13,6 +14,13 @@ _NO_COMPILER = (
     "install a C++ compiler (the variable CXX names it), or check facts and parity with "
     'backend="aot_eager"'
 )
+_OTHERWISE = (
+    'make the call by backend="eager", "aot_eager" and "aot_eager_decomp_partition": the first one '
+    "that raises names the stage at fault; until that is mended, keep the code out of the graph by "
+    "torch.compiler.disable"
+)
+_OPERATOR = re.compile(r"\b(?:torch\.ops|extern_kernels)\.[\w.]*\w")
+_GENERATED = "torchinductor"
 _USER_FRAME = re.compile(r'^\s*File "(.+?)", line (\d+), in (\S+)$', re.MULTILINE)
 
 
@@ -27,6 +35,19 @@ def explain_error(error: BaseException) -> tuple[str, str]:
     place = _USER_FRAME.findall(str(error).partition("from user code:")[2])
     where = f"\nat {place[-1][0]}:{place[-1][1]} in {place[-1][2]}" if place else ""
     return f"{type(error).__name__}: {text}{where}", ""
+
+
+def explain_run_error(error: Exception) -> tuple[str, str]:
+    """Word an error that compiled code raised as it ran, with the operator where that is known."""
+    text, remedy = explain_error(error)
+    if remedy:
+        return text, remedy
+    stack = traceback.extract_tb(error.__traceback__)
+    operators = [match[0] for entry in stack if (match := _OPERATOR.search(entry.line or ""))]
+    own = [e for e in stack if is_users(e.filename) and _GENERATED not in e.filename]
+    told = f"compiled code raised {type(error).__name__}, eager did not: {_first_lines(str(error))}"
+    told += f"\nat {own[-1].filename}:{own[-1].lineno} in {own[-1].name}" if own else ""
+    return told + (f"\nin the operator {operators[-1]}" if operators else ""), _OTHERWISE
 
 
 def raised_at(traceback: str) -> CodeLine | None:

@@ -1,0 +1,76 @@
+"""Compiled code that raises as it runs, where eager does not, is told as that."""
+# mypy: disallow-untyped-calls=False
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from functorch.compile import make_boxed_func, nop
+from torch import Tensor
+from torch._dynamo.backends.common import aot_autograd
+
+from pytest_compileguard.spec import CompileCheck
+from tests.dynamo.checked import check
+
+pytestmark = pytest.mark.usefixtures("compiler_loaded")
+
+
+@pytest.fixture
+def picky() -> Iterator[None]:
+    """An operator whose fake kernel takes tensors that its real one refuses."""
+    library = torch.library.Library("picky", "FRAGMENT")
+    library.define("copy(Tensor x) -> Tensor")
+
+    def copy(x: Tensor) -> Tensor:
+        if not x.is_contiguous():
+            raise RuntimeError("only contiguous tensors")
+        return x.clone()
+
+    library.impl("copy", copy, "CPU")
+    torch.library.register_fake("picky::copy", torch.empty_like, lib=library)
+    yield
+    library._destroy()
+
+
+def laid_out_otherwise(x: Tensor) -> Any:
+    joined = torch.cat([torch.tensor([]), x.relu().transpose(1, 2)], dim=-2)
+    return torch.ops.picky.copy(joined)
+
+
+@pytest.mark.usefixtures("picky")
+def test_code_that_raises_as_it_runs_is_told_with_its_operator() -> None:
+    spec = CompileCheck(
+        backend="aot_eager_decomp_partition", max_graph_breaks=0, max_compile_time_s=99
+    )
+    seen = check(laid_out_otherwise, (torch.ones(2, 8, 4, 8),), spec=spec)
+
+    assert seen.facts.graphs == 1
+    assert "compiled code raised RuntimeError, eager did not: only contiguous tensors" in seen.told
+    assert "in the operator torch.ops.picky.copy.default" in seen.told
+    assert f"at {__file__}:" in seen.told
+    assert "parity (compiled code raised)" in seen.told
+    assert "nothing was compiled" not in seen.told
+
+
+@pytest.mark.parametrize("compiles", (True, False))
+def test_backward_that_raises_is_told_by_whether_it_ran(*, compiles: bool) -> None:
+    def backward(graph: Any, inputs: Any) -> Any:
+        del graph, inputs
+        if not compiles:
+            raise RuntimeError("no backward")
+
+        def run(*_args: Any) -> Any:
+            raise RuntimeError("no backward")
+
+        return make_boxed_func(run)
+
+    x = torch.ones(3, requires_grad=True)
+    spec = CompileCheck(backend=aot_autograd(fw_compiler=nop, bw_compiler=backward))
+    seen = check(lambda x: x.sin(), (x,), spec=spec, locates=False)
+
+    assert "no backward" in seen.told
+    assert ("compiled code raised RuntimeError, eager did not" in seen.told) == compiles
+    assert "nothing was compiled" not in seen.told
