@@ -36,6 +36,7 @@ from pytest_compileguard.observation import (
     Recompile,
 )
 from pytest_compileguard.plan import Plan
+from pytest_compileguard.trace.break_text import BACKEND_FAILED
 
 _LOOK_FOR_SWITCH = (
     "check that the target computes with tensors, and that nothing turns torch.compile off: "
@@ -55,6 +56,15 @@ _FALLBACK_REMEDIES: dict[FallbackKind, str] = {
     "hindered": "take away what is named: with it, compiled code says little of the target",
     "nothing_compiled": _LOOK_FOR_SWITCH,
 }
+_OF_BACKEND = (
+    "the backend fails, not the tracing: mend what it names, compute that before the call, or keep "
+    "it out of the graph by torch.compiler.disable"
+)
+_OF_NUMBER = (
+    "the backend fails where a number is read out of a tensor, by an index or .item(): index by a "
+    "tensor of one dimension, table[t.reshape(1)], or pass the number as an int"
+)
+_READS_NUMBER = ("_local_scalar_dense", "data-dependent expression", "DataDependent")
 _EXPLAINING: tuple[FallbackKind, ...] = ("frame_skipped", "error_suppressed", "error_caught")
 
 
@@ -169,18 +179,32 @@ def _fallbacks(plan: Plan, seen: CompileObservation, *, compiled: bool) -> Findi
         observed=len(shown),
         limit=0,
         evidence=(*_fallback_lines(shown), *recompile_lines(refused)),
-        remedy=_fallback_remedy(plan, refused, shown),
+        remedy=_fallback_remedy(plan, refused, shown, seen.break_sites),
     )
     return placed(finding, shown)
 
 
-def _fallback_remedy(plan: Plan, refused: Sequence[Recompile], shown: Sequence[Fallback]) -> str:
+def _fallback_remedy(
+    plan: Plan,
+    refused: Sequence[Recompile],
+    shown: Sequence[Fallback],
+    sites: Sequence[BreakSite],
+) -> str:
     """Say what to change; where the recompile limit was hit, that is why calls ran eager."""
     limited = any(fallback.kind == "limit_hit" for fallback in shown)
     causes = [f for f in shown if not (limited and f.kind == "ran_eager")]
     advice = [recompile_remedy(refused, plan.arguments)] if refused else []
-    advice += [f.remedy or _FALLBACK_REMEDIES[f.kind] for f in causes]
+    advice += [f.remedy or _remedy_of(f, sites) for f in causes]
     return "\n".join(dict.fromkeys(text for text in advice if text))
+
+
+def _remedy_of(fallback: Fallback, sites: Sequence[BreakSite]) -> str:
+    """Advise by the kind; where a backend failed, by what the break there says of it."""
+    if fallback.kind != "frame_skipped" or fallback.reason != BACKEND_FAILED:
+        return _FALLBACK_REMEDIES[fallback.kind]
+    place = (fallback.file, fallback.line, fallback.reason)
+    told = " ".join(site.hint for site in sites if (site.file, site.line, site.reason) == place)
+    return _OF_NUMBER if any(word in told for word in _READS_NUMBER) else _OF_BACKEND
 
 
 def _accepted_skips(plan: Plan, seen: CompileObservation) -> tuple[Fallback, ...]:

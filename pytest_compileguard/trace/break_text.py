@@ -63,6 +63,9 @@ UNTRACED = "Dynamo can't trace"
 _UNTRACED_NAME = re.compile(r"not know how to trace [^`.]*`([^`]+)`")
 _DISABLED_NAME = re.compile(r"Skip \w+ function `?<function (\S+) at 0x")
 _REMOVE_DISABLE = "Remove the `torch.compiler.disable` call"
+BACKEND_FAILED = "Backend compiler exception"
+"""Torch's reason where a backend can't compile a graph, which then runs eager."""
+_COMPILED_FROM = re.compile(r"^ *Original traceback:\n((?: +.*\n)+)", re.MULTILINE)
 _DETAIL = re.compile(r"^(Explanation|Hint|Caused by): (.*)$")
 
 
@@ -160,7 +163,7 @@ def _hints(head: str, file: str) -> tuple[str, ...]:
     hints = [text for kind, text in found if kind == "Hint" and not _REPORT.search(text)]
     explained = [text for kind, text in found if kind == "Explanation"]
     if not hints:
-        return tuple(explained)
+        return tuple(explained) + _failed_at(head)
     untraced = _UNTRACED_NAME.search(" ".join(explained))
     name = _plain_name(untraced[1]) if untraced else ""
     if name and name not in " ".join(hints):
@@ -169,6 +172,18 @@ def _hints(head: str, file: str) -> tuple[str, ...]:
     if disabled and hints[0] == _REMOVE_DISABLE:
         hints[0] = _remove_disable(disabled[1], file)
     return tuple(hints)
+
+
+def _failed_at(head: str) -> tuple[str, ...]:
+    """Name the user's line that a backend failed at; the break itself has that of the frame."""
+    told = _COMPILED_FROM.search(head) if BACKEND_FAILED in head else None
+    entries = _FRAME.findall(told[1]) if told else []
+    own = [entry for entry in entries if is_users(entry[0])] or entries
+    if not own:
+        return ()
+    file, line, function = own[-1]
+    source = source_line(file, int(line))
+    return (f"at {file}:{line} in {function}" + (f": {source}" if source else ""),)
 
 
 def _remove_disable(function: str, file: str) -> str:

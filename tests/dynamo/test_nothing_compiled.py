@@ -24,6 +24,7 @@ from tests.dynamo.torch_versions import SILENT
 pytestmark = pytest.mark.usefixtures("compiler_loaded")
 
 X = torch.ones(4)
+TABLE = torch.ones(4)
 
 
 def plus_one(x: Tensor) -> Tensor:
@@ -113,6 +114,26 @@ def test_break_where_dynamo_cannot_resume(name: str) -> None:
     (site,) = seen.facts.break_sites
 
     fails(seen, "frame skipped", site.reason, f"break_functions.py:{site.line}")
+
+
+def looked_up(x: Tensor, t: Tensor) -> Tensor:
+    here = TABLE[t]
+    before = TABLE[t - 1] if t >= 1 else TABLE[0]
+    return x * here + before
+
+
+def test_frame_given_up_since_its_backend_fails_is_advised_on_what_the_backend_names() -> None:
+    spec = CompileCheck(backend="aot_eager")
+    seen = check(looked_up, (X, torch.tensor(2)), spec=spec, locates=False)
+
+    line = looked_up.__code__.co_firstlineno + 1
+    fails(
+        seen,
+        "Backend compiler exception",
+        f":{line} in looked_up: here = TABLE[t]",
+        "the backend fails where a number is read out of a tensor",
+    )
+    assert "loop, try, with block" not in seen.told
 
 
 def test_generator_function() -> None:

@@ -130,6 +130,14 @@ def test_a_skipped_frame_is_shown_beside_nothing_compiled() -> None:
     assert finding_of(verdict, "compiled").evidence == ()
 
 
+def test_a_frame_given_up_for_its_backend_is_not_told_to_move_code_out_of_a_block() -> None:
+    skipped = make_fallback(reason="Backend compiler exception")
+    finding = finding_of(
+        verdict_of(compilation=make_compilation(fallbacks=(skipped,))), "fallbacks"
+    )
+    assert finding.remedy.startswith("the backend fails, not the tracing")
+
+
 def test_a_fallback_in_many_calls_is_one_line() -> None:
     fallbacks = tuple(make_fallback(kind="ran_eager", call=call) for call in range(4, 9))
     finding = finding_of(verdict_of(compilation=make_compilation(fallbacks=fallbacks)), "fallbacks")
