@@ -30,6 +30,10 @@ _REMEDIES: dict[RecompileKind, str] = {
 _VALUE_REMEDIES = {
     "length": "each length is compiled apart: pad to one length, stack the items into one tensor, "
     "or allow the lengths in use with max_recompiles",
+    "keywords": "that length is the number of keyword arguments: pass the same ones in each call, "
+    "also those that only some calls need, or allow the sets in use with max_recompiles",
+    "positions": "that length is the number of positional arguments: pass as many in each call, or "
+    "allow the numbers in use with max_recompiles",
     "flag": "a flag is compiled once for each value: allow the other one with max_recompiles=1, "
     "or make two functions",
     "string": "a string is compiled once for each value: allow those in use with max_recompiles, "
@@ -55,6 +59,13 @@ _GROUP_REMEDY = (
     "it as a tensor if the optimizer takes one, and change that in place"
 )
 _OF_GROUP = re.compile(r"\bparam_groups\[\d+\]\['(\w+)'\]")
+_ARGUMENTS = {
+    "len(args)": "positions",
+    "len(kwargs)": "keywords",
+    "len(kwds)": "keywords",
+    "len(kw)": "keywords",
+}
+"""By names that by convention stand for nothing else: torch does not say that they are no list."""
 _NUMBER = re.compile(r"-?(?:\d[\d_]*\.?\d*|\.\d+|inf|nan)(?:e[+-]?\d+)?j?")
 _RANGE = re.compile(r">= (-?\d+), <= (-?\d+)")
 _SIZE = re.compile(r"(?P<tensor>argument \d+|[A-Za-z_][\w.\[\]'\"]*)\.size\((?P<index>\d+)\)")
@@ -171,7 +182,7 @@ def _static_remedy(recompile: Recompile) -> str:
 def _value_kind(recompile: Recompile) -> str:
     subject, before = recompile.subject, recompile.before
     if subject.startswith("len("):
-        return "length"
+        return _ARGUMENTS.get(subject, "length")
     if before in ("True", "False"):
         return "flag"
     if before[:1] in ("'", '"'):

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -48,6 +49,28 @@ def test_number_that_code_bounds_is_named_with_its_bounds() -> None:
     assert re.search(rf"call 4, 0/2 indexed: i {bounds} -> -1 \(value\)", seen.told)
     assert re.search(f"branches on i: what was compiled holds while it is {bounds};", seen.told)
     assert "the value is constant" not in seen.told
+
+
+def summed(*args: Tensor, **kwargs: Tensor) -> Tensor:
+    return torch.stack([*args, *kwargs.values()]).sum()
+
+
+@torch.compiler.disable(recursive=False)
+def passed_on(*tensors: Tensor) -> Tensor:
+    return summed(**dict(zip("abc", tensors, strict=False)))
+
+
+def by_keyword(*args: Tensor) -> Tensor:
+    return passed_on(*[x.sin() for x in args])
+
+
+@pytest.mark.parametrize(("target", "kind"), ((summed, "positional"), (by_keyword, "keyword")))
+def test_number_of_arguments_is_no_length_to_pad(target: Callable[..., Tensor], kind: str) -> None:
+    x = torch.ones(3)
+    seen = check(target, (x, x), (x,), max_recompiles=0)
+
+    assert f"that length is the number of {kind} arguments" in seen.told
+    assert "pad to one length" not in seen.told
 
 
 def test_size_of_a_parameter_is_advised_as_torch_keeps_it() -> None:
