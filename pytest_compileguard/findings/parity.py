@@ -44,12 +44,25 @@ _AT_STAGE = {
     "aot_eager_decomp_partition": f"{_OPERATOR}; else {_REPORT}",
     "inductor": _REPORT,
 }
+_TRACING = ("eager", "aot_eager")
+"""Stages that lay nothing out by themselves."""
+_LAYING_OUT = {
+    None: "a decomposition or the backend",
+    "aot_eager_decomp_partition": "a decomposition of torch",
+    "inductor": "inductor",
+}
 _OF_FORM: dict[MismatchKind, str] = {
     "aliasing": "return a clone where callers must not see later writes",
     "exception": "raise by torch._check, which a graph keeps, or outside of what is compiled",
     "kind": "ask for the form that callers need: a dtype, contiguous(), detach()",
 }
 """What to do about faults of form, where numbers agree."""
+_LAYOUT = re.compile(r"^stride: .*; the values agree$")
+_LAID_OUT = (
+    "the values agree: {which} lays the result out otherwise in memory, on which view(), strides "
+    "and kernels depend; let the target return it .contiguous(), and call that on what depends on "
+    "the layout within"
+)
 _ITERATOR = re.compile(r"compiled gives \w+_iterator, eager gives ")
 _RUN_OUT = (
     "return a list or a tuple: Dynamo runs a generator to its end while it traces, and hands out "
@@ -133,6 +146,9 @@ def _of_others(mismatches: list[Mismatch], seen: ParityObservation) -> tuple[str
     if all(_ITERATOR.match(m.message) for m in mismatches):
         return (_RUN_OUT,)
     stage = seen.departure.stage if seen.departure else None
+    by_compiler = stage not in _TRACING and not (stage is None and seen.asking)
+    if by_compiler and all(_LAYOUT.match(m.message) for m in mismatches):
+        return (_LAID_OUT.format(which=_LAYING_OUT.get(stage, "the backend")),)
     otherwise = _AT_STAGE.get(stage, _IN_BACKEND) if stage else _SEEK
     if stage in (None, "eager") and seen.asking:
         places = [frame_text(line.file, line.line, line.function) for line in seen.asking]

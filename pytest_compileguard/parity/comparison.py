@@ -52,6 +52,10 @@ class Tolerance(NamedTuple):
         return rtol, default if self.atol is None else self.atol
 
 
+STRIDE = "stride: "
+"""Begins what is told of two tensors that differ in nothing else of their form."""
+
+
 class IncomparableError(Exception):
     """There is no way to tell whether two leaves agree."""
 
@@ -110,7 +114,7 @@ def _form(actual: torch.Tensor, expected: torch.Tensor, *, strict: bool) -> Diff
         a, e = _visible_strides(actual), _visible_strides(expected)
         if a != e:
             return Difference(
-                "kind", f"stride: compiled {actual.stride()}, eager {expected.stride()}"
+                "kind", f"{STRIDE}compiled {actual.stride()}, eager {expected.stride()}"
             )
     return None
 

@@ -11,7 +11,13 @@ import torch
 
 from pytest_compileguard.observation import Mismatch, MismatchKind, MismatchPart
 from pytest_compileguard.parity.by_design import as_eager_would
-from pytest_compileguard.parity.comparison import IncomparableError, Tolerance, compare
+from pytest_compileguard.parity.comparison import (
+    STRIDE,
+    Difference,
+    IncomparableError,
+    Tolerance,
+    compare,
+)
 from pytest_compileguard.parity.excused import Compared, excused_fault
 from pytest_compileguard.parity.float64_runs import About, Float64Runs, MakeRun
 from pytest_compileguard.parity.numbers import stored
@@ -94,8 +100,15 @@ class LeafJudge:
         note = f"; no float64 reference: {self._runs.why_none}" if without else ""
         told = "kind" if found.kind == "kind" else kind
         rounding = found.rounding and not self._is_no_rounding(about, actual, expected)
-        message = found.message + note
+        message = found.message + note + self._alike(found, actual, expected)
         self.report(path, told, message, rounding=rounding, part=about.part)
+
+    def _alike(self, found: Difference, actual: Any, expected: Any) -> str:
+        """Say of a tensor that lies otherwise in memory whether it holds the same numbers."""
+        if not found.message.startswith(STRIDE):
+            return ""
+        other = compare(actual, expected, self._tolerance, form=False)
+        return "" if other is not None else "; the values agree"
 
     def report(
         self,

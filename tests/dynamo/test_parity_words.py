@@ -56,6 +56,29 @@ def appends(x: Tensor) -> Tensor:
     return x + 1
 
 
+def joined(x: Tensor) -> Tensor:
+    return torch.cat([torch.tensor([]), x.transpose(1, 2)], dim=-2)
+
+
+def test_result_that_torch_lays_out_otherwise_is_told_as_that() -> None:
+    x = torch.randn(2, 8, 4, 8)
+    told = check(joined, (x,), backend="aot_eager_decomp_partition").told
+
+    assert "the values agree: a decomposition of torch lays the result out otherwise" in told
+    assert "custom operator" not in told
+    # What is advised helps.
+    mended = check(lambda x: joined(x).contiguous(), (x,), backend="aot_eager_decomp_partition")
+    assert mended.verdict.outcome == "passed", mended.told
+
+
+def test_other_values_of_another_layout_are_not_told_to_agree() -> None:
+    backend = _altering(lambda output: (output * 2).t().contiguous().t())
+    told = check(affine, (torch.ones(3, 4),), backend=backend).told
+
+    assert "stride: compiled" in told
+    assert "the values agree" not in told
+
+
 @pytest.mark.parametrize(
     ("target", "change", "told"),
     (

@@ -91,6 +91,9 @@ SEEK = "seek code that asks whether it is compiled, torch.compiler.is_compiling(
 TRACED = "Python code runs differently while it is traced"
 ROUNDED = make_mismatch(rounding=True)
 OTHER_FORM = make_mismatch(kind="kind", part="output")
+OTHER_LAYOUT = make_mismatch(
+    kind="kind", part="output", message="stride: compiled (1, 2), eager (2, 1); the values agree"
+)
 SAVED = Reproduction(file="saved/reproduce.py")
 ALONE = Departure(call=1, stage=None, trials=(Trial(name="inductor", outcome="agrees"),))
 IN_BACKEND = Departure(call=1, stage="mine", path="output", message="m")
@@ -136,6 +139,11 @@ def test_code_that_asks_whether_it_is_compiled_is_named(kind: MismatchKind) -> N
         ((make_mismatch(kind="kind", path="gradient of y"),), None, SEEK),
         ((make_mismatch(kind="kind", path="gradient of y"),), located("eager"), TRACED),
         ((OTHER_FORM,), located("inductor"), "ask for the form that callers need"),
+        ((OTHER_LAYOUT,), located("inductor"), "the values agree: inductor lays the result out"),
+        ((OTHER_LAYOUT,), IN_BACKEND, "the values agree: the backend lays"),
+        ((OTHER_LAYOUT,), None, "the values agree: a decomposition or the backend lays"),
+        ((OTHER_LAYOUT,), located("aot_eager"), "ask for the form that callers need"),
+        ((OTHER_LAYOUT, make_mismatch()), located("inductor"), "keep this code out of the graph"),
         ((make_mismatch(kind="kind", part="structure"),), None, SEEK),
         ((make_mismatch(kind="exception"),), None, "raise by torch._check"),
         ((make_mismatch(kind="aliasing"),), None, "return a clone where callers must not see"),
