@@ -17,6 +17,8 @@ from pytest_compileguard.parity.gradients import Cotangents
 from pytest_compileguard.parity.side import Side, run_side
 from pytest_compileguard.shadow.prepared import Prepared
 
+_MOST_QUOTED = 120
+
 
 def run_in_float64(
     target: Any,
@@ -61,7 +63,9 @@ def recorded_draws(target: Any, snapshot: Prepared, cotangents: Cotangents) -> l
 def _raised(error: Exception) -> str:
     if isinstance(error, UnrepeatableError):
         return f"can't draw them again: {error}"
-    return f"raises {type(error).__name__}"
+    text = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+    quoted = text if len(text) <= _MOST_QUOTED else f"{text[:_MOST_QUOTED]}..."
+    return f"raises {type(error).__name__}{f': {quoted}' if quoted else ''}"
 
 
 def _run_on(
