@@ -38,7 +38,7 @@ def gather_facts(
     events = [event for call in calls if call.trace for event in call.trace.events]
     facts = read_trace(events, target=target, dynamic=plan.arguments.dynamic)
     moved = [call.counters for call in calls if call.counters]
-    left = dynamo.lines_left()
+    left = tuple(dict.fromkeys(line for call in calls if call.trace for line in call.trace.left))
     lost = _lost_sites(left, facts)
     places = tuple(_placed(site, definition) for site in facts.break_sites + lost)
     sites, unused = allowed_sites(places, plan.allow_graph_breaks)
@@ -53,8 +53,7 @@ def gather_facts(
         break_sites=sites,
         break_events=facts.break_events + len(lost),
         recompiles=facts.recompiles,
-        # Of a watched block it is not known what went before it.
-        left=left if any(call.inputs is not None for call in calls) else (),
+        left=left,
         fallbacks=tuple(
             _defined(_inlined(f, facts.break_sites), definition)
             for f in fallbacks_of(calls, facts, events)

@@ -9,7 +9,7 @@ process and fails closed on a torch that answers otherwise.
 from __future__ import annotations
 
 from pytest_compileguard.dynamo.compiled_form import InPlace, compiled_form
-from pytest_compileguard.dynamo.counters import LOGS_ALL_BREAKS, Counters, counters, lines_left
+from pytest_compileguard.dynamo.counters import LOGS_ALL_BREAKS, Counters, counters
 from pytest_compileguard.dynamo.first_use import caches_disabled, use_backend_once
 from pytest_compileguard.dynamo.listening import configured, tracing, watching
 from pytest_compileguard.dynamo.optimizers import make_capturable
@@ -56,7 +56,6 @@ __all__ = [
     "graph_places",
     "hindrances",
     "inductor_configured",
-    "lines_left",
     "load_backend",
     "load_stages",
     "make_capturable",

@@ -65,13 +65,18 @@ LOGS_ALL_BREAKS = hasattr(
 """Whether a break that Dynamo can't resume after is in the trace, as it is from torch 2.10 on."""
 
 
-def lines_left() -> tuple[CodeLine, ...]:
-    """Lines from which on the rest of a function runs eager, since the last reset.
+def partial_compiles() -> int:
+    """Count those so far that a break ended, for ``lines_left``."""
+    return len(torch._dynamo.utils.graph_break_reasons)
+
+
+def lines_left(since: int) -> tuple[CodeLine, ...]:
+    """Lines from which on the rest of a function runs eager, of breaks since that many.
 
     Before them Dynamo could have resumed; it compiles up to there, and skips the rest.
     """
     found = []
-    for reason in torch._dynamo.utils.graph_break_reasons:
+    for reason in torch._dynamo.utils.graph_break_reasons[since:]:
         if reason.reason == "step_unsupported" and reason.user_stack:
             frame = reason.user_stack[-1]
             line = CodeLine(

@@ -13,6 +13,7 @@ import torch._inductor.config
 import torch._logging._internal
 import torch.compiler.config
 
+from pytest_compileguard.dynamo.counters import lines_left, partial_compiles
 from pytest_compileguard.dynamo.refusals import refused_frames
 from pytest_compileguard.dynamo.regions import CallTrace, regions
 from pytest_compileguard.trace.event import TraceEvent
@@ -135,7 +136,11 @@ def _listening(trace: CallTrace, own_ids: set[str] | None) -> Iterator[CallTrace
             log.addHandler(listener)
             stack.callback(log.removeHandler, listener)
         stack.enter_context(regions(trace))
-        yield trace
+        since = partial_compiles()
+        try:
+            yield trace
+        finally:
+            trace.left = lines_left(since)
 
 
 @contextlib.contextmanager

@@ -36,6 +36,8 @@ class CallTrace:
         """Frames for which code was looked up and none ran: what was compiled did not fit."""
         self.refused_before: tuple[CodeLine, ...] = ()
         """Of a watched block: functions that hit the recompile limit before it."""
+        self.left: tuple[CodeLine, ...] = ()
+        """Lines from which on the rest of a function runs eager, as it was compiled meanwhile."""
 
     @property
     def graphs(self) -> list[str]:

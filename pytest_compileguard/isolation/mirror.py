@@ -142,6 +142,10 @@ class Mirror:
         """All objects that this call met."""
         return [real for real, _ in self._passed.values()]
 
+    def not_copied(self) -> list[Any]:
+        """Those of them that stand for themselves, so that what they hold was not met."""
+        return [real for key, (real, _) in self._passed.items() if key in self.themselves]
+
     def leaves(self, found: Snapshot, target: Any) -> bool:
         """Stop copying what the surroundings hold and put back; whether anything was copied.
 

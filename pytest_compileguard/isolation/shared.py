@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pytest_compileguard.isolation.fingerprint import Fingerprint, fingerprints
 from pytest_compileguard.isolation.mirror import Mirror
-from pytest_compileguard.isolation.surroundings import Scene
+from pytest_compileguard.isolation.scene import Scene
 
 
 class Shared:

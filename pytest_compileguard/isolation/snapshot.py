@@ -59,6 +59,7 @@ class Place(NamedTuple):
 
 
 _READ_BY_NAME = (types.FunctionType, types.CellType)
+_SHOWN_AS_THEY_ARE = (tuple, collections.deque)
 
 
 _ALONE = (*ATOMIC, types.FunctionType)
@@ -148,11 +149,14 @@ class Snapshot:
         if isinstance(held, torch.Tensor) or _is_array(held):
             return held
         inside = (*above, id(value))
+        kind = type(value)
         if isinstance(held, dict):
-            return {key: self._shown(part, inside) for key, part in held.items()}
+            shown = {key: self._shown(part, inside) for key, part in held.items()}
+            return collections.OrderedDict(shown) if kind is collections.OrderedDict else shown
         if isinstance(held, frozenset):
-            return held
-        return [self._shown(part, inside) for part in held]
+            return set(held) if kind is set else held
+        parts = [self._shown(part, inside) for part in held]
+        return kind(parts) if kind in _SHOWN_AS_THEY_ARE else parts
 
 
 def content(value: Any) -> Any:
@@ -231,7 +235,10 @@ def _fill(value: Any, held: Any) -> None:
         return
     if isinstance(held, torch.Tensor):
         with torch.no_grad():
-            value.data.copy_(held)
+            if value.shape == held.shape:
+                value.data.copy_(held)
+            else:  # it was resized
+                value.data = held.clone()
     elif isinstance(value, (dict, set, weakref.WeakSet, *_WEAK)):
         value.clear()
         value.update(held)
@@ -248,7 +255,7 @@ def _fill(value: Any, held: Any) -> None:
 
 def _same(value: Any, held: Any) -> bool:
     if isinstance(held, torch.Tensor):
-        return torch.equal(value.detach(), held)
+        return value.shape == held.shape and torch.equal(value.detach(), held)
     now = content(value)
     if isinstance(held, dict):
         pairs = zip(held.items(), (now or {}).items(), strict=False)

@@ -14,13 +14,10 @@ import itertools
 import sys
 import types
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.utils.hooks import RemovableHandle
 
-from pytest_compileguard.isolation.ambient import RandomState, random_state
 from pytest_compileguard.isolation.functions import (
     Attributes,
     assigned_cells,
@@ -48,7 +45,12 @@ _CACHED = type(functools.lru_cache(int))
 class Surroundings:
     """All places that a target and what it holds may write to without the mirrors' knowledge."""
 
-    def __init__(self, objects: Iterable[Any], root_space: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        objects: Iterable[Any],
+        root_space: dict[str, Any] | None = None,
+        not_copied: Iterable[Any] = (),
+    ) -> None:
         self._root_space = root_space
         self._noted: dict[tuple[int, str], Place] = {}
         self._classes: dict[type, str] = {}
@@ -68,6 +70,7 @@ class Surroundings:
                 self._class(type(value.__self__))
             else:
                 self._class(value if isinstance(value, type) else type(value))
+        self._open += not_copied
         self._follow()
 
     def read(self) -> Snapshot:
@@ -220,31 +223,6 @@ class Surroundings:
         return new
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Scene:
-    """All that a call starts from besides its target and its arguments."""
-
-    random: RandomState
-    surroundings: Surroundings
-    snapshot: Snapshot
-    hook_number: int
-    """Key under which torch keeps the next hook, of whatever object: both sides get the same."""
-
-    @property
-    def truncated(self) -> bool:
-        """Whether there is more than can be put back."""
-        return self.surroundings.truncated or self.snapshot.truncated
-
-    def now(self) -> Scene:
-        """The same places as they are at this moment."""
-        return _read(random_state(), self.surroundings)
-
-    def restore(self) -> None:
-        self.random.restore()
-        RemovableHandle.next_id = self.hook_number
-        self.surroundings.put_back(self.snapshot)
-
-
 def _contents(function: types.FunctionType) -> list[Any]:
     cells = function.__closure__ or ()
     return [Place(cell, "cell_contents", "").read() for cell in cells]
@@ -267,22 +245,3 @@ def _file_of_module(module: types.ModuleType) -> str:
 def _is_special(name: str) -> bool:
     dunder = name.startswith("__") and name.endswith("__")
     return dunder or name == "_abc_impl" or is_compiler_mark(name)
-
-
-def scene(
-    random: RandomState, met: Iterable[Any], root_space: dict[str, Any] | None = None
-) -> Scene:
-    """The scene of a call, whose random state was read already, that meets these objects.
-
-    Of functions whose globals are ``root_space``, those that hold state have copies.
-    """
-    return _read(random, Surroundings(met, root_space))
-
-
-def _read(random: RandomState, surroundings: Surroundings) -> Scene:
-    return Scene(
-        random=random,
-        surroundings=surroundings,
-        snapshot=surroundings.read(),
-        hook_number=RemovableHandle.next_id,
-    )

@@ -18,8 +18,8 @@ from pytest_compileguard import dynamo
 from pytest_compileguard.errors import IsolationError
 from pytest_compileguard.isolation.ambient import Ambient, ambient, random_state, tf32_in_force
 from pytest_compileguard.isolation.quiet import silenced
+from pytest_compileguard.isolation.scene import Scene
 from pytest_compileguard.isolation.shared import Shared
-from pytest_compileguard.isolation.surroundings import Scene, scene
 from pytest_compileguard.observation import Departure, Reproduction
 from pytest_compileguard.parity.comparison import Tolerance
 from pytest_compileguard.parity.gradients import Cotangents
@@ -39,7 +39,7 @@ from pytest_compileguard.shadow.inlined import inlined_notes
 from pytest_compileguard.shadow.inputs import inputs_text
 from pytest_compileguard.shadow.isolated import why_not_isolated
 from pytest_compileguard.shadow.locating import locate
-from pytest_compileguard.shadow.mirrors import Mirrors, make_mirrors
+from pytest_compileguard.shadow.mirrors import Mirrors, make_mirrors, scene_of
 from pytest_compileguard.shadow.other_implementation import OtherImplementation
 from pytest_compileguard.shadow.prepared import (
     Prepared,
@@ -94,7 +94,7 @@ class Shadow:
         random, modes = random_state(), ambient()
         sides = self._prepare(made, args, kwargs)
         eager = self._mirrors[1] if self._mirrors else None
-        before = scene(random, eager.originals(), eager.root_space) if eager else scene(random, ())
+        before = scene_of(eager, random)
         if sides and eager and eager.leaves(before.snapshot, self._target):
             sides = self._prepare(made, args, kwargs)
         shared = Shared(eager, before)
@@ -112,7 +112,7 @@ class Shadow:
                 made.problem = shared.written("the call")
             if sides is not None and made.problem is None:
                 with torch.set_grad_enabled(modes.grad):  # the call may have left another
-                    self._shadow(made, sides, before, modes)
+                    self._shadow(made, sides, before.numbering_hooks_as(after), modes)
                 if written := shared.written("the compiled code"):
                     # Once more, it would write to them again.
                     made.problem = written

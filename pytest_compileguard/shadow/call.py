@@ -13,7 +13,7 @@ import torch
 from pytest_compileguard import dynamo
 from pytest_compileguard.errors import IsolationError
 from pytest_compileguard.isolation.ambient import Ambient
-from pytest_compileguard.isolation.surroundings import Scene
+from pytest_compileguard.isolation.scene import Scene
 from pytest_compileguard.isolation.widening import wide_numbers
 from pytest_compileguard.observation import Mismatch
 from pytest_compileguard.parity.comparison import Tolerance

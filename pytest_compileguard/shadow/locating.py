@@ -22,7 +22,7 @@ from typing import Any
 
 from pytest_compileguard import dynamo
 from pytest_compileguard.isolation.quiet import silenced
-from pytest_compileguard.isolation.surroundings import Scene
+from pytest_compileguard.isolation.scene import Scene
 from pytest_compileguard.observation import (
     Departure,
     Extreme,

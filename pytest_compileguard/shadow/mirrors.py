@@ -1,4 +1,4 @@
-"""Makes the three mirrors of a target: for a snapshot, the eager side and the compiled side."""
+"""Makes the mirrors of a target (a snapshot, the eager and the compiled side), and their scene."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from pytest_compileguard import dynamo
+from pytest_compileguard.isolation.ambient import RandomState
 from pytest_compileguard.isolation.mirror import Mirror
+from pytest_compileguard.isolation.scene import Scene, scene
 from pytest_compileguard.target import argument_names
 
 Mirrors = tuple[Mirror, Mirror, Mirror]
@@ -38,3 +40,10 @@ def make_mirrors(
         )
 
     return make(), make(), make(compiles=True)
+
+
+def scene_of(mirror: Mirror | None, random: RandomState) -> Scene:
+    """Make the scene of a call from all that a mirror met of it."""
+    if mirror is None:
+        return scene(random, ())
+    return scene(random, mirror.originals(), mirror.root_space, mirror.not_copied())

@@ -12,12 +12,19 @@ from torch import nn
 COUNT = 0
 SEEN: dict[str, torch.Tensor] = {}
 LOG: list[str] = []
+KINDS: dict[str, object] = {}
+REGISTRY: dict[str, nn.Module] = {}
+PARAMETER = nn.Parameter(torch.ones(3))
+RESIZED = torch.zeros(2)
 Hook = Callable[..., Any]
 
 
 def forget() -> None:
     global COUNT  # noqa: PLW0603  # what is tested
     COUNT = 0
+    RESIZED.resize_(2).zero_()
+    KINDS.clear()
+    REGISTRY.clear()
     SEEN.clear()
     LOG.clear()
 
@@ -67,3 +74,22 @@ HOOKS: dict[str, Hook] = {
     "naming": naming("layer"),
     "partial": functools.partial(scaling, 2.0),
 }
+
+
+def planted_beside_registry(*_: object) -> None:
+    global COUNT  # noqa: PLW0603  # what is tested
+    COUNT += 100 if REGISTRY and COUNT and torch.compiler.is_compiling() else 1
+
+
+def counted_beside_registry(*_: object) -> None:
+    global COUNT  # noqa: PLW0603  # what is tested
+    if REGISTRY:
+        COUNT += 1
+
+
+def planted_kind(*_: object) -> None:
+    KINDS["list"] = [1, 2] if torch.compiler.is_compiling() else (1, 2)
+
+
+def resize(*_: object) -> None:
+    RESIZED.resize_(RESIZED.numel() + 1).fill_(1)

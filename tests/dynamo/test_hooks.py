@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
+from pytest_compileguard.guard import CompileGuard
+from pytest_compileguard.options import Options
 from tests.dynamo import hooked
-from tests.dynamo.checked import check
+from tests.dynamo.checked import BY_EAGER, check
 
 pytestmark = pytest.mark.usefixtures("compiler_loaded")
 
@@ -121,3 +124,60 @@ def test_a_hook_that_only_compiled_code_installs_is_told() -> None:
 
     assert "layer._forward_hooks" in told
     assert "only compiled has it" in told
+
+
+def test_hooks_are_followed_where_a_global_holds_their_module() -> None:
+    net = hooking(hooked.counted_beside_registry)
+    hooked.REGISTRY["net"] = net
+
+    assert check(net, (X,), (X,), (X,)).told == ""
+    assert hooked.COUNT == 3
+
+
+def test_a_difference_there_is_told_in_later_calls_too() -> None:
+    net = hooking(hooked.planted_beside_registry)
+    hooked.REGISTRY["net"] = net
+
+    assert "hooked.COUNT" in check(net, (X,), (X,), (X,)).told
+    assert hooked.COUNT == 3
+
+
+def test_the_kind_of_a_container_in_a_global_is_compared() -> None:
+    assert "hooked.KINDS" in check(hooking(hooked.planted_kind), (X,)).told
+    assert hooked.KINDS == {"list": (1, 2)}
+
+
+def test_a_tensor_in_a_global_may_change_its_size() -> None:
+    assert check(hooking(hooked.resize), (X,)).told == ""
+    assert hooked.RESIZED.shape == (3,)
+
+
+class OnShared(nn.Module):
+    """Puts a hook on a parameter that a global holds, so that both sides share it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[int] = []
+        self.ready = False
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def install(self) -> None:
+        self.ready = True
+        weight: Any = hooked.PARAMETER  # torch leaves its hooks untyped
+        weight.register_hook(lambda _gradient: self.seen.append(1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if not self.ready:
+            self.install()
+        return x * hooked.PARAMETER
+
+
+def test_a_hook_on_what_both_sides_share_stays_the_one_of_the_test() -> None:
+    net = OnShared()
+    guard = CompileGuard(nodeid="t.py::t", spec=BY_EAGER, options=Options())
+    try:
+        guard(net)(X).sum().backward()
+    finally:
+        guard.close()
+
+    assert net.seen == [1]

@@ -8,6 +8,9 @@ import pytest
 import torch
 from torch import nn
 
+from pytest_compileguard.guard import CompileGuard
+from pytest_compileguard.observation import CompileObservation
+from pytest_compileguard.options import Options
 from pytest_compileguard.spec import CompileCheck
 from tests.dynamo.checked import Checked, check
 
@@ -93,3 +96,31 @@ def test_after_an_ordinary_break_the_rest_is_compiled() -> None:
 
     assert run.facts.graphs == 2
     assert told_rest(run) == []
+
+
+def test_it_is_told_of_the_check_that_it_belongs_to() -> None:
+    guard = CompileGuard(nodeid="t.py::t", spec=CompileCheck(backend="eager"), options=Options())
+    try:
+        guard(tries)(X)
+        guard(resumes)(X)
+        seen = [observation.compile for _, observation in guard.finish()]
+    finally:
+        guard.close()
+
+    left = [facts.left for facts in seen if isinstance(facts, CompileObservation)]
+    assert [[line.function for line in lines] for lines in left] == [["tries"], []]
+
+
+def test_a_watched_block_tells_of_it_too() -> None:
+    guard = CompileGuard(nodeid="t.py::t", spec=CompileCheck(), options=Options())
+    try:
+        torch.compile(Scaled(), backend="eager")(X)
+        with guard.watch():
+            torch.compile(tries, backend="eager")(X)
+        ((_, observation),) = guard.finish()
+    finally:
+        guard.close()
+
+    facts = observation.compile
+    assert isinstance(facts, CompileObservation), facts
+    assert [line.function for line in facts.left] == ["tries"]
