@@ -202,8 +202,10 @@ def _remedy_of(fallback: Fallback, sites: Sequence[BreakSite]) -> str:
     """Advise by the kind; where a backend failed, by what the break there says of it."""
     if fallback.kind != "frame_skipped" or fallback.reason != BACKEND_FAILED:
         return _FALLBACK_REMEDIES[fallback.kind]
-    place = (fallback.file, fallback.line, fallback.reason)
-    told = " ".join(site.hint for site in sites if (site.file, site.line, site.reason) == place)
+    failed = [site for site in sites if site.reason == BACKEND_FAILED]
+    # Torch before 2.11 names no line of such a break.
+    places = (fallback.line, fallback.frame), (0, fallback.frame)
+    told = " ".join(site.hint for site in failed if (site.line, site.function) in places)
     return _OF_NUMBER if any(word in told for word in _READS_NUMBER) else _OF_BACKEND
 
 
