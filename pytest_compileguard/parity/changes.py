@@ -19,8 +19,9 @@ from typing import NamedTuple
 import torch
 
 from pytest_compileguard.isolation.storages import is_plain
-from pytest_compileguard.parity.comparison import Tolerance, gap_dtype, pieces
+from pytest_compileguard.parity.comparison import gap_dtype, pieces
 from pytest_compileguard.parity.quiet import MOST, OTHER, PART_OF_LEAF, USABLE, holds_atol
+from pytest_compileguard.parity.tolerance import Tolerance
 
 _CLEAR_STEPS = 6.0
 """Rounding steps of its value from which on a change can be judged: one rounding is half a step."""

@@ -13,7 +13,7 @@ from pytest_compileguard.parity.changes import (
     change_is_wrong,
     small_changes,
 )
-from pytest_compileguard.parity.comparison import Tolerance, compare
+from pytest_compileguard.parity.comparison import compare
 from pytest_compileguard.parity.float64_runs import About, Float64Runs
 from pytest_compileguard.parity.numbers import numbers_of
 from pytest_compileguard.parity.quiet import (
@@ -27,6 +27,7 @@ from pytest_compileguard.parity.quiet import (
     rounding_was_tried,
 )
 from pytest_compileguard.parity.slices import has_slices, hidden_slice, noise_of, wrong_slice
+from pytest_compileguard.parity.tolerance import Tolerance
 
 _OF_CHANGE = "the change that the call makes is "
 

@@ -11,13 +11,7 @@ import torch
 
 from pytest_compileguard.observation import Mismatch, MismatchKind, MismatchPart
 from pytest_compileguard.parity.by_design import as_eager_would
-from pytest_compileguard.parity.comparison import (
-    STRIDE,
-    Difference,
-    IncomparableError,
-    Tolerance,
-    compare,
-)
+from pytest_compileguard.parity.comparison import STRIDE, Difference, IncomparableError, compare
 from pytest_compileguard.parity.excused import Compared, excused_fault
 from pytest_compileguard.parity.float64_runs import About, Float64Runs, MakeRun
 from pytest_compileguard.parity.numbers import stored
@@ -30,6 +24,7 @@ from pytest_compileguard.parity.reference import (
     within_precision,
 )
 from pytest_compileguard.parity.side import Place
+from pytest_compileguard.parity.tolerance import Tolerance
 
 
 @dataclass(kw_only=True, slots=True)

@@ -18,7 +18,8 @@ from collections.abc import Sequence
 import torch
 
 from pytest_compileguard.isolation.storages import is_plain
-from pytest_compileguard.parity.comparison import Tolerance, gap_dtype, pieces
+from pytest_compileguard.parity.comparison import gap_dtype, pieces
+from pytest_compileguard.parity.tolerance import Tolerance
 
 WRONG_BY_FLOAT64 = "wrong by float64, and too small for the tolerance"
 OTHER = 0.3

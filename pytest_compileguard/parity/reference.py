@@ -41,7 +41,8 @@ from pytest_compileguard.parity.at_large import (
     rms,
     within_at_large,
 )
-from pytest_compileguard.parity.comparison import Tolerance, pieces
+from pytest_compileguard.parity.comparison import pieces
+from pytest_compileguard.parity.tolerance import Tolerance
 
 _K = 2.0
 """How many times eager's error compiled's may be: that of PyTorch's benchmarks (``same``)."""

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 
 from pytest_compileguard.isolation.storages import is_plain
-from pytest_compileguard.parity.comparison import Tolerance, gap, placed_pieces
+from pytest_compileguard.parity.comparison import gap, placed_pieces
 from pytest_compileguard.parity.quiet import (
     FEWEST,
     MOST,
@@ -26,6 +26,7 @@ from pytest_compileguard.parity.quiet import (
     quiet,
 )
 from pytest_compileguard.parity.reference import usual_size
+from pytest_compileguard.parity.tolerance import Tolerance
 
 _NOISE_STEPS = 8.0
 """Rounding steps of the leaf's usual number that are let pass: several operations round."""

@@ -16,7 +16,7 @@ import torch
 from pytest_compileguard import dynamo
 from pytest_compileguard.isolation.tensors import is_leaf
 from pytest_compileguard.observation import Departure, Reproduction
-from pytest_compileguard.parity.comparison import Tolerance
+from pytest_compileguard.parity.tolerance import Tolerance
 from pytest_compileguard.plan import OWN_BACKEND, Plan
 from pytest_compileguard.reproduction import surroundings
 from pytest_compileguard.reproduction.importing import Place, import_roots, place_of

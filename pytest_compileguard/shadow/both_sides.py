@@ -21,9 +21,9 @@ from pytest_compileguard.isolation.quiet import silenced
 from pytest_compileguard.isolation.scene import Scene
 from pytest_compileguard.isolation.shared import Shared
 from pytest_compileguard.observation import Departure, Reproduction
-from pytest_compileguard.parity.comparison import Tolerance
 from pytest_compileguard.parity.gradients import Cotangents
 from pytest_compileguard.parity.side import Side
+from pytest_compileguard.parity.tolerance import Tolerance
 from pytest_compileguard.plan import Plan
 from pytest_compileguard.reproduction.saving import save
 from pytest_compileguard.shadow.call import ComparedCall, ShadowCall, Timeable

@@ -16,13 +16,13 @@ from pytest_compileguard.isolation.ambient import Ambient
 from pytest_compileguard.isolation.scene import Scene
 from pytest_compileguard.isolation.widening import wide_numbers
 from pytest_compileguard.observation import Mismatch
-from pytest_compileguard.parity.comparison import Tolerance
 from pytest_compileguard.parity.draws import Draw, Recording, Replaying
 from pytest_compileguard.parity.float64_runs import MakeRun
 from pytest_compileguard.parity.gradients import Cotangents
 from pytest_compileguard.parity.judging import CallParity, LeafJudge
 from pytest_compileguard.parity.side import Side
 from pytest_compileguard.parity.sides import SideComparison
+from pytest_compileguard.parity.tolerance import Tolerance
 from pytest_compileguard.shadow.float64 import recorded_draws, run_in_float64
 from pytest_compileguard.shadow.prepared import Prepared
 from pytest_compileguard.trace.compile_error import explain_error, explain_run_error

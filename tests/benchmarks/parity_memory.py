@@ -22,12 +22,12 @@ from torch import nn
 
 from pytest_compileguard.isolation.ambient import random_state
 from pytest_compileguard.options import Options
-from pytest_compileguard.parity.comparison import Tolerance
 from pytest_compileguard.parity.gradients import Cotangents
 from pytest_compileguard.parity.judging import LeafJudge
 from pytest_compileguard.parity.leaves import Leaf
 from pytest_compileguard.parity.side import Side
 from pytest_compileguard.parity.sides import SideComparison
+from pytest_compileguard.parity.tolerance import Tolerance
 from pytest_compileguard.plan import make_plan
 from pytest_compileguard.runner import Check
 from pytest_compileguard.spec import CompileCheck

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from pytest_compileguard.parity.comparison import Tolerance, compare
+from pytest_compileguard.parity.comparison import compare
 from pytest_compileguard.parity.reference import acquits, within_precision
+from pytest_compileguard.parity.tolerance import Tolerance
 from tests.conftest import RunSuite
 
 JUMP = """
