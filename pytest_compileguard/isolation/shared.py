@@ -17,19 +17,23 @@ class Shared:
 
     def written(self, who: str) -> str | None:
         """Say what was written to since, and what to do."""
-        now = self._marks()
-        earlier = self._earlier
+        now, earlier = self._marks(), self._earlier
         moved = [now[key][0] for key in earlier if key in now and now[key] != earlier[key]]
-        moved += self._scene.snapshot.written_tensors(self._scene.now().snapshot)
-        if not moved:
-            return None
-        return (
-            f"{who} writes to parameters or their gradients ({', '.join(moved[:3])}), which "
-            "the shadow shares: guard steps of training by compileguard.training(model, "
-            "optimizer, loss_fn), or make the optimizer outside of the call and hand it in; hand "
-            "a weight that the forward itself renormalises (max_norm=) in as a plain tensor, or "
-            "renormalise it once and set max_norm to None"
-        )
+        if moved:
+            return (
+                f"{who} writes to parameters or their gradients ({', '.join(moved[:3])}), which "
+                "the shadow shares: guard steps of training by compileguard.training(model, "
+                "optimizer, loss_fn), or make the optimizer outside of the call and hand it in; "
+                "hand a weight that the forward itself renormalises (max_norm=) in as a plain "
+                "tensor, or renormalise it once and set max_norm to None"
+            )
+        if outside := self._scene.snapshot.written_tensors(self._scene.now().snapshot):
+            return (
+                f"{who} writes to {', '.join(outside[:3])}: a parameter or a tensor above 1 MiB "
+                "that a global holds, and that the shadow shares; make it a buffer of the target, "
+                "or hand it in as an argument"
+            )
+        return None
 
     def _marks(self) -> dict[int, Fingerprint]:
         if self._mirror is None or not self._mirror.shares_parameters:

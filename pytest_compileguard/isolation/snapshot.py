@@ -127,7 +127,8 @@ class Snapshot:
         return found
 
     def _holds_only(self, key: int, known: Container[int]) -> bool:
-        parts = parts_of(self._held[key][1])
+        value, held = self._held[key]
+        parts = (*parts_of(held), *_attributes_beside(value))
         return all(id(part) in known or isinstance(part, _ALONE) for part in parts)
 
     def _hold(self, value: Any) -> None:
@@ -138,7 +139,7 @@ class Snapshot:
         if held is None:
             return
         self._held[id(value)] = (value, held)
-        for part in parts_of(held):
+        for part in (*parts_of(held), *_attributes_beside(value)):
             if not isinstance(part, _ATOMS):
                 self._hold(part)
 
@@ -146,6 +147,12 @@ class Snapshot:
         held = self._held.get(id(value), (value, None))[1]
         if held is None or isinstance(held, int) or id(value) in above:
             return value
+        if (beside := _attributes_beside(value)) and self._held.get(id(beside[0]), (0, 0))[1]:
+            shown = [self._contents(value, held, above), self._shown(beside[0], above)]
+            return {"items": shown[0], "attributes": shown[1]}
+        return self._contents(value, held, above)
+
+    def _contents(self, value: Any, held: Any, above: tuple[int, ...]) -> Any:
         if isinstance(held, torch.Tensor) or _is_array(held):
             return held
         inside = (*above, id(value))
@@ -180,6 +187,12 @@ def content(value: Any) -> Any:
     return found if found or hasattr(value, "__dict__") else None
 
 
+def _attributes_beside(value: Any) -> tuple[dict[str, Any], ...]:
+    """The attributes of a container that is of a class of its own: they stand beside its items."""
+    own = type(value) not in _WITHOUT_ATTRIBUTES and isinstance(value, _WITHOUT_ATTRIBUTES)
+    return (vars(value),) if own and hasattr(value, "__dict__") else ()
+
+
 def parts_of(held: Any) -> Iterable[Any]:
     """The values in what an object holds."""
     if isinstance(held, torch.Tensor | int) or _is_array(held):
@@ -191,6 +204,7 @@ _ATOMS = (
     *(type(None), bool, int, float, complex, str, bytes, type),
     *(enum.Enum, types.ModuleType, types.FunctionType, types.BuiltinFunctionType),
 )
+_WITHOUT_ATTRIBUTES = (dict, list, set, collections.OrderedDict, collections.deque)
 _WEAK = (weakref.WeakKeyDictionary, weakref.WeakValueDictionary)
 _CONTAINERS: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
     (dict, dict),

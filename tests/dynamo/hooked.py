@@ -19,11 +19,22 @@ RESIZED = torch.zeros(2)
 Hook = Callable[..., Any]
 
 
+class Meter(dict[str, int]):
+    """A container that keeps a number beside its items."""
+
+    total = 0
+
+
+METER = Meter()
+
+
 def forget() -> None:
     global COUNT  # noqa: PLW0603  # what is tested
     COUNT = 0
     RESIZED.resize_(2).zero_()
     KINDS.clear()
+    METER.clear()
+    METER.total = 0
     REGISTRY.clear()
     SEEN.clear()
     LOG.clear()
@@ -93,3 +104,12 @@ def planted_kind(*_: object) -> None:
 
 def resize(*_: object) -> None:
     RESIZED.resize_(RESIZED.numel() + 1).fill_(1)
+
+
+def metering(*_: object) -> None:
+    METER.total += 1
+    METER["calls"] = METER.total
+
+
+def planted_metering(*_: object) -> None:
+    METER.total += 2 if torch.compiler.is_compiling() else 1

@@ -147,6 +147,12 @@ def test_the_kind_of_a_container_in_a_global_is_compared() -> None:
     assert hooked.KINDS == {"list": (1, 2)}
 
 
+def test_what_a_container_keeps_beside_its_items_is_put_back_and_compared() -> None:
+    assert check(hooking(hooked.metering), (X,), (X,)).told == ""
+    assert (hooked.METER.total, dict(hooked.METER)) == (2, {"calls": 2})
+    assert "hooked.METER" in check(hooking(hooked.planted_metering), (X,)).told
+
+
 def test_a_tensor_in_a_global_may_change_its_size() -> None:
     assert check(hooking(hooked.resize), (X,)).told == ""
     assert hooked.RESIZED.shape == (3,)
