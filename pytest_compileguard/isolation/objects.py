@@ -194,7 +194,8 @@ def _reflect_method(mirror: Mirror, real: types.MethodType, path: str) -> types.
 
 
 def _reflect_partial(mirror: Mirror, real: functools.partial[Any], path: str) -> Any:
-    function = mirror.reflect(real.func, path)
+    # Dynamo inlines it into a frame of its own, so it is not the target's own function.
+    function = mirror.reflect(real.func, path or "func")
     args = mirror.reflect(real.args, path)
     keywords = {name: mirror.reflect(v, f"{path}{name}") for name, v in real.keywords.items()}
     return type(real)(function, *args, **keywords)

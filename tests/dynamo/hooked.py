@@ -113,3 +113,9 @@ def metering(*_: object) -> None:
 
 def planted_metering(*_: object) -> None:
     METER.total += 2 if torch.compiler.is_compiling() else 1
+
+
+def counting(x: torch.Tensor, by: int) -> torch.Tensor:
+    global COUNT  # noqa: PLW0603  # what is tested
+    COUNT += by
+    return x * 2

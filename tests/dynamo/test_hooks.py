@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -68,6 +69,11 @@ def test_a_hook_before_the_forward_may_too() -> None:
 def test_callbacks_may_too(target: Callable[[torch.Tensor], torch.Tensor]) -> None:
     assert check(target, (X,)).told == ""
     assert hooked.LOG == ["called back"]
+
+
+def test_a_partial_target_may_too() -> None:
+    assert check(functools.partial(hooked.counting, by=2), (X,), (X,)).told == ""
+    assert hooked.COUNT == 4
 
 
 def test_a_callback_among_the_arguments_may_too() -> None:
