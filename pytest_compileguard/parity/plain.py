@@ -36,9 +36,14 @@ def holds_no_tensor(value: Any) -> bool:
     return True
 
 
-def equal_leaves(one: Any, other: Any) -> int | None:
-    """Count the leaves of plain data that is the same on both sides; ``None`` if it may differ."""
+def equal_leaves(one: Any, other: Any, known: set[tuple[int, int]] | None = None) -> int | None:
+    """Count the leaves of plain data that is the same on both sides; ``None`` if it may differ.
+
+    Pairs of containers that are ``known`` to be the same count no more; those found so are added.
+    They go by identity, so all of them must outlive it.
+    """
     count = 0
+    known = set() if known is None else known
     seen: set[tuple[int, int]] = set()
     pairs = [(one, other)]
     while pairs:
@@ -50,12 +55,13 @@ def equal_leaves(one: Any, other: Any) -> int | None:
             if a is not b and (kind not in _BY_VALUE or a != b):
                 return None
             count += 1
-        elif (id(a), id(b)) not in seen:
+        elif (id(a), id(b)) not in seen and (id(a), id(b)) not in known:
             seen.add((id(a), id(b)))
             parts = _parts(kind, a, b)
             if parts is None:
                 return None
             pairs.extend(parts)
+    known |= seen
     return count
 
 

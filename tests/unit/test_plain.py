@@ -67,6 +67,23 @@ def test_what_may_differ_is_looked_at(one: Any, other: Any) -> None:
     assert equal_leaves(one, other) is None
 
 
+def test_what_is_known_to_be_the_same_counts_once() -> None:
+    inner, other = {"a": 1, "b": 2}, {"a": 1, "b": 2}
+    known: set[tuple[int, int]] = set()
+
+    assert equal_leaves({"in": inner, "c": 3}, {"in": other, "c": 3}, known) == 3
+    assert equal_leaves(inner, other, known) == 0
+
+
+def test_what_was_met_before_a_difference_is_not_known_to_be_the_same() -> None:
+    inner, other = [1, [2]], [1, [3]]
+    known: set[tuple[int, int]] = set()
+
+    assert equal_leaves([inner, 0], [other, 1], known) is None
+    assert known == set()
+    assert equal_leaves(inner, other, known) is None
+
+
 def test_a_tensor_that_both_sides_hold_is_looked_at() -> None:
     tensor = torch.ones(1)
 
