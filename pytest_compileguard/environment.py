@@ -50,14 +50,19 @@ def slug(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:80].strip("-") or "unknown"
 
 
-def make_environment(device_type: str) -> Environment:
-    """Read versions and device. Imports torch; call it only once a check has run."""
+def make_environment(device: str) -> Environment:
+    """Read versions and device. Imports torch; call it only once a check has run.
+
+    Args:
+        device: ``cpu``, or ``cuda`` with an index; without one, the current GPU.
+    """
     import torch  # never at plugin load
 
+    device_type = device.partition(":")[0]
     cuda = device_type == "cuda"
     return Environment(
         device_type=device_type,
-        device_name=torch.cuda.get_device_name() if cuda else _processor(),
+        device_name=torch.cuda.get_device_name(device) if cuda else _processor(),
         device_count=torch.cuda.device_count() if cuda else 1,
         torch=str(torch.__version__),
         triton=_version("triton"),

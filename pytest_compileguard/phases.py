@@ -30,7 +30,7 @@ def finish_test(
         return None
     problems = []
     for check, observation in guard.finish():
-        environment = make_environment(check.device_type)
+        environment = make_environment(check.device)
         try:
             baseline = _baseline(check.plan, store, environment)
         except BaselineError as error:

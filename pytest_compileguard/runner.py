@@ -62,7 +62,7 @@ class Check:
         """Another implementation that the compiled target is held against, too."""
         self.code = own_code(target)
         self.calls: list[ShadowCall] = []
-        self.device_type = "cpu"
+        self.device = "cpu"
         self._shadow: Shadow | None = None
         self._refused: str | None = None
         self._resets: dynamo.ResetWatch | None = None
@@ -195,10 +195,10 @@ class Check:
     ) -> WarmObservation:
         last = self._shadow.last if self._shadow else None
         if last is not None:
-            self.device_type = last.device.partition(":")[0]
+            self.device = last.device
         if reason := self._why_untimed(compiled, parity, last):
             return unmeasured(NotObserved(reason=reason))
-        if self.device_type == "cpu" and (reason := needs_gpu(self.plan)):
+        if self.device == "cpu" and (reason := needs_gpu(self.plan)):
             return unmeasured(NotObserved(reason=reason, unavailable=True))
         if self._shadow is None or last is None:
             return unmeasured(NotObserved(reason="no call could be observed"))
@@ -237,6 +237,6 @@ class Check:
             return "compiled code raised" if raised else "nothing was compiled that could be timed"
         if isinstance(parity, NotObserved) or parity.mismatches:
             return "the compiled code is wrong; its speed says nothing"
-        if self.device_type not in ("cpu", "cuda"):
-            return f"there is no clock for device {last.device}"
+        if self.device.partition(":")[0] not in ("cpu", "cuda"):
+            return f"there is no clock for device {self.device}"
         return None

@@ -50,7 +50,7 @@ class WatchedBlock:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.code: frozenset[CodeType] = frozenset()
-        self.device_type = "cpu"
+        self.device = "cpu"
         """Of what was compiled in the block: its facts are stored for that."""
         self._stack = contextlib.ExitStack()
         self._made: ShadowCall | None = None
@@ -98,7 +98,7 @@ class WatchedBlock:
         if self._made is not None and self._before is not None:
             self._made.counters = dynamo.counters().since(self._before)
         if self._made is not None and self._made.trace is not None:
-            self.device_type = device_type(self._made.trace.graphs)
+            self.device = device_type(self._made.trace.graphs)
 
     def finish(self) -> Observation:
         """Gather what was seen."""

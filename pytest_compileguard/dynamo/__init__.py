@@ -29,10 +29,12 @@ from pytest_compileguard.dynamo.stages import (
 )
 from pytest_compileguard.dynamo.stance import eager_stance
 from pytest_compileguard.dynamo.state import (
+    NewTensorsOn,
     ResetWatch,
     forget_compiled_code,
     hindrances,
     load_backend,
+    new_tensors_on,
 )
 from pytest_compileguard.dynamo.trace_file import trace_lines
 
@@ -45,6 +47,7 @@ __all__ = [
     "CallTrace",
     "Counters",
     "InPlace",
+    "NewTensorsOn",
     "ResetWatch",
     "caches_disabled",
     "compiled_form",
@@ -60,6 +63,7 @@ __all__ = [
     "load_stages",
     "make_capturable",
     "named_backend",
+    "new_tensors_on",
     "only_first",
     "probing",
     "raised_at_run",

@@ -5,10 +5,13 @@ from __future__ import annotations
 import importlib
 import os
 import warnings
+from typing import NamedTuple
 
 import torch
 import torch._dynamo.config
 import torch._dynamo.utils
+import torch.overrides
+import torch.utils._device
 from torch._dynamo import eval_frame
 
 
@@ -35,6 +38,27 @@ def load_backend(backend: object) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             importlib.import_module("torch._inductor.compile_fx")
+
+
+class NewTensorsOn(NamedTuple):
+    """On which device new tensors lie, as Dynamo's guards tell it apart; ``None``: not set.
+
+    ``torch.get_default_device`` names an index even where none was given, which is another device.
+    """
+
+    by_default: torch.device | None
+    """By ``torch.set_default_device``."""
+    within: torch.device | None
+    """By ``with torch.device(...)``, which comes first."""
+
+
+def new_tensors_on() -> NewTensorsOn:
+    """Read what is in force now."""
+    by_default = torch.utils._device.CURRENT_DEVICE
+    modes = torch.overrides._get_current_function_mode_stack()  # type: ignore[no-untyped-call]
+    set_by = [m.device for m in modes if isinstance(m, torch.utils._device.DeviceContext)]
+    within = set_by if by_default is None else set_by[1:]  # what is set stands at the bottom
+    return NewTensorsOn(by_default, within[-1] if within else None)
 
 
 def hindrances(target: object) -> tuple[str, ...]:

@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from pytest_compileguard import dynamo
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RandomState:
@@ -18,12 +20,13 @@ class RandomState:
 
     cpu: torch.Tensor
     cuda: tuple[torch.Tensor, ...]
+    """Of each GPU; empty if CUDA was not in use yet."""
     python: Any
     numpy: Any
 
     def restore(self) -> None:
         torch.set_rng_state(self.cpu)
-        for index, state in enumerate(self.cuda):
+        for index, state in enumerate(self._cuda_states()):
             torch.cuda.set_rng_state(state, index)
         random.setstate(self.python)
         if self.numpy is not None:
@@ -32,8 +35,15 @@ class RandomState:
     def same_tensors_drawn(self, other: RandomState) -> bool:
         """Whether torch's generators stand where they stood."""
         return torch.equal(self.cpu, other.cpu) and all(
-            torch.equal(a, b) for a, b in zip(self.cuda, other.cuda, strict=False)
+            torch.equal(a, b)
+            for a, b in zip(self._cuda_states(), other._cuda_states(), strict=True)
         )
+
+    def _cuda_states(self) -> tuple[torch.Tensor, ...]:
+        """Give those of all GPUs; before CUDA was in use, its generators had drawn nothing."""
+        if self.cuda or not _cuda_in_use():
+            return self.cuda
+        return tuple(map(_undrawn, range(torch.cuda.device_count())))
 
 
 def random_state() -> RandomState:
@@ -46,6 +56,12 @@ def random_state() -> RandomState:
         python=random.getstate(),
         numpy=None if numpy is None else numpy.random.get_state(),
     )
+
+
+def _undrawn(index: int) -> torch.Tensor:
+    """Give the state in which the generator of a GPU began, unless it was seeded since."""
+    seed = torch.cuda.default_generators[index].initial_seed()
+    return torch.Generator(torch.device("cuda", index)).manual_seed(seed).get_state()
 
 
 def _cuda_in_use() -> bool:
@@ -79,6 +95,9 @@ class Ambient:
     inference: bool
     autocast: tuple[Autocast, ...]
     dtype: torch.dtype
+    new_tensors_on: dynamo.NewTensorsOn
+    gpu: int | None
+    """The one that is current; ``None``: CUDA is not in use."""
 
     @contextlib.contextmanager
     def applied(self) -> Iterator[None]:
@@ -98,7 +117,22 @@ class Ambient:
                 )
             stack.callback(torch.set_default_dtype, found)
             torch.set_default_dtype(self.dtype)
+            if self.gpu is not None:
+                stack.enter_context(torch.cuda.device(self.gpu))
+            stack.enter_context(_placing(self.new_tensors_on))
             yield
+
+
+@contextlib.contextmanager
+def _placing(wanted: dynamo.NewTensorsOn) -> Iterator[None]:
+    found = dynamo.new_tensors_on()
+    with contextlib.ExitStack() as stack:
+        if wanted.by_default != found.by_default:
+            stack.callback(torch.set_default_device, found.by_default)
+            torch.set_default_device(wanted.by_default)
+        if wanted.within not in (None, found.within):
+            stack.enter_context(wanted.within)
+        yield
 
 
 def ambient() -> Ambient:
@@ -117,4 +151,6 @@ def ambient() -> Ambient:
             for kind in types
         ),
         dtype=torch.get_default_dtype(),
+        new_tensors_on=dynamo.new_tensors_on(),
+        gpu=torch.cuda.current_device() if _cuda_in_use() else None,
     )

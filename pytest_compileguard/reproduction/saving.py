@@ -124,6 +124,7 @@ def _settings(
             (cast.device_type, cast.enabled, _name(cast.dtype)) for cast in modes.autocast
         ],
         "default_dtype": _name(modes.dtype),
+        "default_devices": [device and str(device) for device in modes.new_tensors_on],
         "globals": met.globals,
         "classes": met.classes,
         "non_leaves": _non_leaves(failed),

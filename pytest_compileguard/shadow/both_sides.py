@@ -43,7 +43,7 @@ from pytest_compileguard.shadow.mirrors import Mirrors, make_mirrors, scene_of
 from pytest_compileguard.shadow.other_implementation import OtherImplementation
 from pytest_compileguard.shadow.prepared import (
     Prepared,
-    device_of,
+    devices_of,
     has_lazy_parameters,
     held_parameters,
     whole_step,
@@ -236,12 +236,14 @@ class Shadow:
         )
         other = self._compare(made, compared, (expected, drawn), (actual, left))
         if expected.error is None:
+            device, *beside = devices_of(expected, eager)
             self.last = Timeable(
                 call=made.index,
                 eager=whole_step(other or eager),
                 compiled=whole_step(twin),
                 ambient=modes,
-                device=device_of(expected, eager),
+                device=device,
+                beside=tuple(beside),
             )
 
     def _run_compiled(

@@ -166,3 +166,5 @@ class Timeable:
     compiled: Prepared
     ambient: Ambient
     device: str
+    beside: tuple[str, ...]
+    """The other accelerators that the call uses."""

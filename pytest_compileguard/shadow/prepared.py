@@ -88,12 +88,10 @@ def has_lazy_parameters(snapshot: Prepared) -> bool:
     return any(isinstance(t, torch.Tensor) and torch.nn.parameter.is_lazy(t) for t in twins)
 
 
-def device_of(side: Side, prepared: Prepared) -> str:
-    """Where the call ran: the first accelerator among its tensors, else the CPU."""
+def devices_of(side: Side, prepared: Prepared) -> tuple[str, ...]:
+    """Where the call ran: the accelerators of its tensors, of its results first; else the CPU."""
     leaves = [leaf.value for leaf in [*side.outputs, *side.arguments]]
     state = [value for _, value in prepared.mirror.state().values()]
-    devices = [t.device for t in [*leaves, *state] if isinstance(t, torch.Tensor)]
-    for device in devices:
-        if device.type not in ("cpu", "meta"):
-            return str(torch.device(device.type, device.index or 0))
-    return "cpu"
+    met = [value.device for value in [*leaves, *state] if isinstance(value, torch.Tensor)]
+    used = [torch.device(d.type, d.index or 0) for d in met if d.type not in ("cpu", "meta")]
+    return tuple(dict.fromkeys(map(str, used))) or ("cpu",)

@@ -2,7 +2,7 @@
 
 A block is long against what a clock resolves, and no longer: what disturbs a processor lasts longer
 than some calls, so more pairs tell more than longer blocks. Behind a lead-in a block has at least
-four calls while they are short, as the lead-in is time that tells nothing. On an H200 an encoder
+eight calls while they are short, as the lead-in is time that tells nothing. On an H200 an encoder
 layer of 0.2 ms that launching limits was read 14 times for 0.7 s each: the spread was 0.70, 0.58,
 0.50 and 0.46 % from blocks of 1, 2, 4 and 8 calls.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from pytest_compileguard.timing.clock import (
     BlockClock,
@@ -21,14 +22,17 @@ from pytest_compileguard.timing.clock import (
 )
 from pytest_compileguard.timing.sampling import MOST_CALLS, Side, WarmUp
 
+if TYPE_CHECKING:
+    import torch
+
 _PAIRS_WORTH_HAVING = 50
 _BLOCK_S = 200e-6
 """What a block of the faster side takes on a processor, at least."""
 _LED_BLOCK_S = 300e-6
 """The same on a GPU, behind a lead-in."""
-_LED_CALLS = 4
+_LED_CALLS = 8
 """And as many calls at least, while they are short: of fewer, the lead-in would be a large part."""
-_LONGEST_LED_BLOCK_S = 1e-3
+_LONGEST_LED_BLOCK_S = 2e-3
 _LONGEST_LEAD_IN_S = 20e-3
 """Of a longer call, what the first launch costs more is below 1 %, and a lead-in costs much."""
 _DEVICE_BLOCK_S = 400e-6
@@ -47,6 +51,8 @@ class Blocks:
 
     eager: Side
     compiled: Side
+    places: tuple[torch.device, ...]
+    """Where they run."""
 
     def on_processor(self, warm: WarmUp, time_s: float) -> tuple[BlockClock, int]:
         """Return the clock, and calls a block; ``time_s`` is there for all pairs."""
@@ -57,7 +63,7 @@ class Blocks:
         fastest_s = min(warm.eager_s, warm.compiled_s)
         few_s = min(_LED_CALLS * fastest_s, _LONGEST_LED_BLOCK_S)
         calls = self._calls(warm, max(_LED_BLOCK_S, few_s), time_s)
-        return CudaWallClock(lead_in=self._may_lead_in(warm)), calls
+        return CudaWallClock(self.places, lead_in=self._may_lead_in(warm)), calls
 
     def behind_sleep(self, clock: CudaDeviceClock) -> int:
         """Choose how many calls are launched at once, by how long a few of them take."""

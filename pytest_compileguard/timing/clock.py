@@ -7,15 +7,20 @@ first launch after an idle moment costs 50 to 150 us more than later ones, so a 
 calls, and follows a call that is not timed wherever one more is allowed. Without that one, a call
 of 130 us that only the GPU limits read 3 to 12 % slower than its kernel on an H200, by how fast the
 processor happened to be for some seconds; as eager took longer, the ratio moved by as much.
+
+Calls may use several GPUs: a block begins when all of them are idle and ends when all of them are.
 """
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import repeat
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import torch
 
 Call = Callable[[], object]
 
@@ -50,33 +55,49 @@ class CpuClock:
 
 
 class CudaWallClock:
-    """Wall time of calls that launch work on the current GPU.
+    """Wall time of calls that launch work on GPUs.
 
     Args:
+        places: The GPUs; events are recorded on the first one. Without, the current GPU.
         lead_in: Let an untimed call run ahead of each block, so that the timed ones follow it as
             they follow each other. Without, a block begins on an idle GPU.
     """
 
-    def __init__(self, *, lead_in: bool = False) -> None:
+    def __init__(self, places: Sequence[torch.device] = (), *, lead_in: bool = False) -> None:
         import torch  # never at plugin load
 
         self._lead_in = lead_in
         event: Any = torch.cuda.Event  # torch leaves it untyped
         self._cuda = torch.cuda
+        # Which GPU is current is a matter of the calls, so all is recorded on streams by name.
+        self._stream, *others = [torch.cuda.current_stream(p) for p in places or (None,)]
+        self._others = [(stream, event()) for stream in others]
         self._start = event(enable_timing=True)
         self._end = event(enable_timing=True)
 
     def block_s(self, call: Call, calls: int) -> float | None:
         """Return seconds a call, to the end of the work of the last one."""
-        self._cuda.synchronize()
+        self._wait_for_all()
         if self._lead_in:
             call()
-        self._start.record()
+        self._record(self._start)
         for _ in repeat(None, calls):
             call()
-        self._end.record()
+        self._record(self._end)
         self._end.synchronize()
         return self._elapsed_s() / calls
+
+    def _wait_for_all(self) -> None:
+        self._cuda.synchronize(self._stream.device)
+        for stream, _ in self._others:
+            self._cuda.synchronize(stream.device)
+
+    def _record(self, moment: Any) -> None:
+        """Record the moment at which all GPUs have done what was launched so far."""
+        for stream, done in self._others:
+            done.record(stream)
+            done.wait(self._stream)
+        moment.record(self._stream)
 
     def _elapsed_s(self) -> float:
         elapsed_ms: float = self._start.elapsed_time(self._end)
@@ -84,20 +105,27 @@ class CudaWallClock:
 
 
 class CacheFlush:
-    """Empties the L2 cache of the current GPU by writing to more memory than it holds."""
+    """Empties the L2 caches of GPUs by writing to more memory than they hold.
+
+    Args:
+        places: The GPUs; without, the current one.
+    """
 
     _OVER = 2
     """How many times its size is written, as it need not replace the oldest lines first."""
 
-    def __init__(self) -> None:
+    def __init__(self, places: Sequence[torch.device] = ()) -> None:
         import torch  # never at plugin load
 
-        size = torch.cuda.get_device_properties(torch.cuda.current_device()).L2_cache_size
-        self._memory = torch.empty(self._OVER * size, dtype=torch.uint8, device="cuda")
+        self._memories = []
+        for place in places or (torch.device("cuda", torch.cuda.current_device()),):
+            size = self._OVER * torch.cuda.get_device_properties(place).L2_cache_size
+            self._memories.append(torch.empty(size, dtype=torch.uint8, device=place))
 
     def __call__(self) -> None:
         """Launch the writing; the clocks wait for it before they start."""
-        self._memory.zero_()
+        for memory in self._memories:
+            memory.zero_()
 
 
 class GapsShowError(Exception):
@@ -118,8 +146,8 @@ class CudaDeviceClock(CudaWallClock):
     LONGEST_SLEEP_S = 20e-3
     """Launching that takes longer than this fills the queue of launches or waits for results."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, places: Sequence[torch.device] = ()) -> None:
+        super().__init__(places)
         self._sleep_s = self.FIRST_SLEEP_S
         self._launching_s: deque[float] = deque(maxlen=_REMEMBERED_BLOCKS)
         self._cycles_per_s = self._calibrate()
@@ -130,13 +158,15 @@ class CudaDeviceClock(CudaWallClock):
         Raises:
             GapsShowError: They did behind the longest sleep as well.
         """
-        self._cuda.synchronize()
+        self._wait_for_all()
         self._sleep(int(self._sleep_s * self._cycles_per_s))
-        self._start.record()
+        self._start.record(self._stream)
+        for stream, _ in self._others:
+            self._start.wait(stream)
         begin_s = time.perf_counter()
         for _ in repeat(None, calls):
             call()
-        self._end.record()
+        self._record(self._end)
         hidden = not self._start.query()
         launching_s = time.perf_counter() - begin_s
         self._end.synchronize()
@@ -158,12 +188,13 @@ class CudaDeviceClock(CudaWallClock):
         """Measure how many cycles the sleeping kernel counts in a second."""
         cycles = 2_000_000
         for _ in range(2):  # the first one loads the kernel
-            self._cuda.synchronize()
-            self._start.record()
+            self._wait_for_all()
+            self._start.record(self._stream)
             self._sleep(cycles)
-            self._end.record()
+            self._end.record(self._stream)
             self._end.synchronize()
         return cycles / self._elapsed_s()
 
     def _sleep(self, cycles: int) -> None:
-        self._cuda._sleep(cycles)  # noqa: SLF001  # no public kernel keeps a GPU busy for a time
+        with self._cuda.device(self._stream.device):
+            self._cuda._sleep(cycles)  # noqa: SLF001  # no public kernel keeps a GPU busy so long

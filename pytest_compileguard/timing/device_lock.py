@@ -15,7 +15,7 @@ import stat
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import filelock
@@ -33,19 +33,28 @@ class DeviceLockError(CompileGuardError):
 
 
 @contextmanager
-def exclusive(device: str, *, timeout_s: float = LOCK_TIMEOUT_S) -> Iterator[float]:
-    """Hold the device, waiting for it if need be.
+def exclusive(*devices: str, timeout_s: float = LOCK_TIMEOUT_S) -> Iterator[float]:
+    """Hold the devices, waiting for each if need be.
 
-    Gives the moment, in seconds since the epoch, until which it was held before; 0: it never was.
+    Gives the moment, in seconds since the epoch, until which one was held before; 0: none was.
 
     Args:
-        device: Device type, with an index if there are several: ``cpu``, ``cuda:0``.
-        timeout_s: Longest wait.
+        devices: Device types, with an index if there are several: ``cpu``, ``cuda:0``.
+        timeout_s: Longest wait for each.
 
     Raises:
-        DeviceLockError: It stayed taken, or no lock can be made here.
+        DeviceLockError: One stayed taken, or no lock can be made here.
     """
-    path = _directory() / f"{_physical_name(device)}.lock"
+    names = {_physical_name(device): device for device in devices}
+    with ExitStack() as stack:
+        # In one order everywhere: else two processes may each hold what the other one waits for.
+        held = [stack.enter_context(_held(n, names[n], timeout_s)) for n in sorted(names)]
+        yield max(held, default=0.0)
+
+
+@contextmanager
+def _held(name: str, device: str, timeout_s: float) -> Iterator[float]:
+    path = _directory() / f"{name}.lock"
     lock = filelock.FileLock(path, mode=0o600)
     try:
         lock.acquire(timeout=timeout_s, poll_interval=_POLL_S)

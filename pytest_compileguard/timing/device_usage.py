@@ -33,6 +33,7 @@ _COPIES = 7
 _COPY_KINDS = ("gpu_memcpy", "gpu_memset")
 _MOST_NAMED = 100
 _MOST_IN_NAME = 300
+Places = tuple[torch.device, ...]
 Ran = tuple[str, str]
 """Kind and name of something that ran on the GPU."""
 _NO_MEMORY = NotObserved(
@@ -45,7 +46,12 @@ _NO_KERNELS = NotObserved(
 
 
 def peak_memory(
-    eager: Side, compiled: Side, *, device: str, inputs: Iterable[torch.Tensor] = ()
+    eager: Side,
+    compiled: Side,
+    *,
+    device: str,
+    beside: Iterable[str] = (),
+    inputs: Iterable[torch.Tensor] = (),
 ) -> MemoryObservation | NotObserved:
     """Measure how much memory one call of each side takes at its peak.
 
@@ -53,31 +59,38 @@ def peak_memory(
         eager: One eager call, warm.
         compiled: One compiled call, warm.
         device: Where they run.
+        beside: The other GPUs that they use; what each of them holds at its peak is added up.
         inputs: What the compiled call reads: its arguments, and the state of the target.
     """
-    place = torch.device(device)
-    if place.type != "cuda":
+    places = _places(device, beside)
+    if places[0].type != "cuda":
         return _NO_MEMORY
     try:
-        eager_bytes, _, _ = _peak_bytes(eager, place)
-        compiled_bytes, active_bytes, written = _peak_bytes(compiled, place)
-        graph_bytes, _ = _graph_pools(place)
-        copied_bytes_per_s = _copy_bytes_per_s(place)
+        eager_bytes, _, _ = _peak_bytes(eager, places)
+        compiled_bytes, active_bytes, written_bytes = _peak_bytes(compiled, places)
+        graph_bytes, _ = _graph_pools(places)
+        # Of several GPUs it is not known which of them moves what.
+        copied_bytes_per_s = _copy_bytes_per_s(places[0]) if len(places) == 1 else 0.0
     except Exception as error:  # noqa: BLE001  # code of users may raise anything
         return NotObserved(reason=f"the call raised {_words(error)} while its memory was measured")
     # A CUDA graph replays in memory that it keeps: the allocator sees no peak of it.
-    beside = max(compiled_bytes - active_bytes, 0) if graph_bytes else compiled_bytes
+    outside_bytes = max(compiled_bytes - active_bytes, 0) if graph_bytes else compiled_bytes
     return MemoryObservation(
         eager_bytes=eager_bytes,
-        compiled_bytes=graph_bytes + beside,
+        compiled_bytes=graph_bytes + outside_bytes,
         graph_bytes=graph_bytes,
-        touched_bytes=_size_bytes(inputs) + written,
+        touched_bytes=_size_bytes(inputs) + written_bytes,
         copy_bytes_per_s=copied_bytes_per_s,
     )
 
 
 def kernel_launches(
-    eager: Side, compiled: Side, *, device: str, compile_count: Callable[[], int]
+    eager: Side,
+    compiled: Side,
+    *,
+    device: str,
+    beside: Iterable[str] = (),
+    compile_count: Callable[[], int],
 ) -> LaunchObservation | NotObserved:
     """Count what one call of each side launches, by torch's profiler.
 
@@ -85,15 +98,16 @@ def kernel_launches(
         eager: One eager call, warm.
         compiled: One compiled call, warm.
         device: Where they run.
+        beside: The other GPUs that they use.
         compile_count: How many compiles there were so far; if it changes, nothing is counted.
     """
-    place = torch.device(device)
-    if place.type != "cuda":
+    places = _places(device, beside)
+    if places[0].type != "cuda":
         return _NO_KERNELS
     before = compile_count()
     try:
-        _start_profiler(place)
-        eager_seen, compiled_seen = _profiled(eager, place), _profiled(compiled, place)
+        _start_profiler(places)
+        eager_seen, compiled_seen = _profiled(eager, places), _profiled(compiled, places)
     except Exception as error:  # noqa: BLE001  # the profiler's, or code of users
         return NotObserved(reason=f"kernels could not be counted ({_words(error)})")
     if compile_count() != before:
@@ -112,17 +126,27 @@ def kernel_launches(
     return seen
 
 
-def _peak_bytes(side: Side, place: torch.device) -> tuple[int, int, int]:
+def _places(device: str, beside: Iterable[str]) -> Places:
+    return tuple(dict.fromkeys(map(torch.device, (device, *beside))))
+
+
+def _wait_for_all(places: Places) -> None:
+    for place in places:
+        torch.cuda.synchronize(place)
+
+
+def _peak_bytes(side: Side, places: Places) -> tuple[int, int, int]:
     """Return the most that was allocated, what CUDA graphs hold, and the size of the result."""
     side.prepare_block()
     collect_young()
-    torch.cuda.synchronize(place)
-    before = torch.cuda.memory_allocated(place)
-    torch.cuda.reset_peak_memory_stats(place)
+    _wait_for_all(places)
+    before = sum(map(torch.cuda.memory_allocated, places))
+    for place in places:
+        torch.cuda.reset_peak_memory_stats(place)
     result = side.call()
-    torch.cuda.synchronize(place)
-    peak = torch.cuda.max_memory_allocated(place) - before
-    _, active = _graph_pools(place)
+    _wait_for_all(places)
+    peak = sum(map(torch.cuda.max_memory_allocated, places)) - before
+    _, active = _graph_pools(places)
     written = _size_bytes(tensor for _, tensor in tensors_of(leaves_of(result, "output")))
     return peak, active, written
 
@@ -157,34 +181,35 @@ def _copy_bytes_per_s(place: torch.device) -> float:
     return 2 * size / (median(taken_ms) / 1e3)
 
 
-def _graph_pools(place: torch.device) -> tuple[int, int]:
-    """Return the bytes that private pools of memory hold on a device, and those of them in use."""
-    index = place.index or 0  # the runner names it
+def _graph_pools(places: Places) -> tuple[int, int]:
+    """Return the bytes that private pools of memory hold on devices, and those of them in use."""
+    indices = {place.index or 0 for place in places}  # the runner names it
     snapshot: list[dict[str, Any]] = torch.cuda.memory_snapshot()  # type: ignore[no-untyped-call]
     private = [
         segment
         for segment in snapshot
-        if segment["device"] == index and tuple(segment.get("segment_pool_id", (0, 0))) != (0, 0)
+        if segment["device"] in indices and tuple(segment.get("segment_pool_id", (0, 0))) != (0, 0)
     ]
     held = sum(segment["total_size"] for segment in private)
     return held, sum(segment["allocated_size"] for segment in private)
 
 
 @functools.cache
-def _start_profiler(place: torch.device) -> None:
+def _start_profiler(places: Places) -> None:
     """Use the profiler once for nothing: its first use loads CUPTI, and may miss launches."""
-    _profiled(Side(name="nothing", call=lambda: torch.ones(1, device=place)), place)
+    launch = lambda: [torch.ones(1, device=place) for place in places]  # noqa: E731
+    _profiled(Side(name="nothing", call=launch), places)
 
 
-def _profiled(side: Side, place: torch.device) -> Counter[Ran]:
+def _profiled(side: Side, places: Places) -> Counter[Ran]:
     """Count what ran on the GPU, by the kinds and names that torch's trace of it has."""
     side.prepare_block()
-    torch.cuda.synchronize(place)
+    _wait_for_all(places)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the profiler: that it keeps the events of one cycle
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
             result = side.call()
-            torch.cuda.synchronize(place)
+            _wait_for_all(places)
     del result
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.json"

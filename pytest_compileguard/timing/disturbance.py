@@ -10,7 +10,7 @@ instances of the GPU, which share its memory's bandwidth.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from pytest_compileguard.observation import GpuState, Record
@@ -114,6 +114,29 @@ class Watch:
             after=after,
             disturbed=(*_slowed_down(self._before, after), *self._neighbour),
             notes=() if self._neighbour else doubts_about(after),
+        )
+
+
+class WatchAll:
+    """Looks at all devices that a measurement uses; the states told are those of the first."""
+
+    def __init__(self, watches: Sequence[Watch]) -> None:
+        self._watches = watches
+
+    def begin(self) -> None:
+        """Read the states before."""
+        for watch in self._watches:
+            watch.begin()
+
+    def end(self, *, patient: bool = False) -> Conditions:
+        """Read the states after; what disturbed one of the devices disturbed the measurement."""
+        first, *_ = found = [watch.end(patient=patient) for watch in self._watches]
+        return Conditions(
+            before=first.before,
+            after=first.after,
+            unread=next((one.unread for one in found if one.unread is not None), None),
+            disturbed=tuple(dict.fromkeys(reason for one in found for reason in one.disturbed)),
+            notes=tuple(dict.fromkeys(note for one in found for note in one.notes)),
         )
 
 

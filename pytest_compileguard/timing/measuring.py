@@ -22,8 +22,7 @@ How, and why so:
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable
 
 import torch
 
@@ -40,7 +39,7 @@ from pytest_compileguard.timing.conditions import (
     usable_cpus,
 )
 from pytest_compileguard.timing.device_lock import LOCK_TIMEOUT_S, DeviceLockError, exclusive
-from pytest_compileguard.timing.disturbance import Reader, Watch
+from pytest_compileguard.timing.disturbance import Reader, Watch, WatchAll
 from pytest_compileguard.timing.gpu_state import open_reader
 from pytest_compileguard.timing.run import DEVICE_TYPES, Run
 from pytest_compileguard.timing.sampling import Side
@@ -51,6 +50,7 @@ def sample_speed(  # noqa: PLR0913  # one plain call for the runner; each is a f
     compiled: Call | Side,
     *,
     device: str,
+    beside: Iterable[str] = (),
     call: int,
     warmup: int,
     max_time_s: float,
@@ -68,6 +68,7 @@ def sample_speed(  # noqa: PLR0913  # one plain call for the runner; each is a f
             prepares each block.
         compiled: One compiled call, on the same inputs.
         device: Where they run: ``cpu``, or ``cuda`` with an index.
+        beside: The other GPUs that they use. All are held, watched and waited for.
         call: The call of the sequence whose inputs are timed; only recorded.
         warmup: Untimed calls of each side, at least; fewer only if the budget forbids.
         max_time_s: Budget for warm-up and both clocks; waiting for the device is not counted.
@@ -79,11 +80,11 @@ def sample_speed(  # noqa: PLR0913  # one plain call for the runner; each is a f
         cache: Whether each call meets a warm L2 cache, or a flushed one.
         find_reader: Finds what reads the state of the device; without it, the driver of a GPU.
     """
-    place = _place(device)
+    places = tuple(dict.fromkeys(_place(name) for name in (device, *beside)))
     run = Run(
         eager=_side("eager", eager),
         compiled=_side("compiled", compiled),
-        device_type=place.type,
+        places=places,
         gated=clock,
         cache=cache,
         limit=limit,
@@ -92,17 +93,17 @@ def sample_speed(  # noqa: PLR0913  # one plain call for the runner; each is a f
     )
     void = None
     try:
-        _refuse_unknown(place.type)
+        _refuse_unknown({place.type for place in places})
         refuse_tracers()
-        held = exclusive(str(place), timeout_s=lock_timeout_s)
+        held = exclusive(*map(str, places), timeout_s=lock_timeout_s)
         with held as released_s, garbage_collection_off():
-            watch = Watch(find_reader or _reader_of(place), released_s=released_s)
-            with _current(place):
-                run.sample_undisturbed(warmup, watch)
+            finds = [find_reader or _reader_of(place) for place in places]
+            watches = [Watch(find, released_s=released_s) for find in finds]
+            run.sample_undisturbed(warmup, WatchAll(watches))
             refuse_tracers()
     except (VoidError, DeviceLockError) as error:
         void = str(error)
-    return _observation(run, place, call, void)
+    return _observation(run, places, call, void)
 
 
 def _side(name: str, call: Call | Side) -> Side:
@@ -116,22 +117,27 @@ def _place(device: str) -> torch.device:
     return place
 
 
-def _current(place: torch.device) -> AbstractContextManager[object]:
-    return torch.cuda.device(place) if place.type == "cuda" else nullcontext()
-
-
 def _reader_of(place: torch.device) -> Callable[[], Reader] | None:
     if place.type != "cuda":
         return None
     return lambda: open_reader(str(torch.cuda.get_device_properties(place).uuid))
 
 
-def _refuse_unknown(device_type: str) -> None:
-    if device_type not in DEVICE_TYPES:
-        raise VoidError(f"there is no clock for device type {device_type!r}, only for cpu and cuda")
+def _refuse_unknown(device_types: set[str]) -> None:
+    for unknown in sorted(device_types.difference(DEVICE_TYPES)):
+        raise VoidError(f"there is no clock for device type {unknown!r}, only for cpu and cuda")
 
 
-def _observation(run: Run, place: torch.device, call: int, void: str | None) -> SpeedObservation:
+def _several(places: tuple[torch.device, ...]) -> tuple[str, ...]:
+    if len(places) == 1:
+        return ()
+    return (f"the call uses {' and '.join(map(str, places))}: a time ends when all are done",)
+
+
+def _observation(
+    run: Run, places: tuple[torch.device, ...], call: int, void: str | None
+) -> SpeedObservation:
+    place = places[0]
     return SpeedObservation(
         clock="cuda_event" if place.type == "cuda" else "perf_counter",
         device=str(place),
@@ -158,6 +164,7 @@ def _observation(run: Run, place: torch.device, call: int, void: str | None) -> 
             *change_of_pace(run.wall.eager_s, run.wall.compiled_s),
             *slow_minority(run.wall.eager_s, run.wall.compiled_s),
             *doubts(place.type),
+            *_several(places),
             *run.conditions.notes,
         ),
         gpu_before=run.conditions.before,

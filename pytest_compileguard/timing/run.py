@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from pytest_compileguard.observation import Cache, Clock
 from pytest_compileguard.timing import stats
@@ -18,8 +19,11 @@ from pytest_compileguard.timing.clock import (
     GapsShowError,
 )
 from pytest_compileguard.timing.conditions import VoidError, collect_young
-from pytest_compileguard.timing.disturbance import Conditions, Watch
+from pytest_compileguard.timing.disturbance import Conditions, WatchAll
 from pytest_compileguard.timing.sampling import Pairs, Sampler, Side, WarmUp
+
+if TYPE_CHECKING:
+    import torch
 
 GRACE = 10
 """How many budgets may be spent if one does not give an interval."""
@@ -41,7 +45,8 @@ class Run:
 
     eager: Side
     compiled: Side
-    device_type: str
+    places: tuple[torch.device, ...]
+    """Where they run; their results lie on the first one."""
     limit: float | None
     compile_count: Callable[[], int]
     max_time_s: float
@@ -56,7 +61,7 @@ class Run:
     attempts: int = 0
     conditions: Conditions = field(default_factory=Conditions)
 
-    def sample_undisturbed(self, warmup: int, watch: Watch) -> None:
+    def sample_undisturbed(self, warmup: int, watch: WatchAll) -> None:
         """Sample, and again while what disturbed the samples may have decided them."""
         end_s = time.perf_counter() + GRACE * self.max_time_s
         if self.cache == "cold":
@@ -84,11 +89,11 @@ class Run:
     def sample(self, warmup: int) -> None:
         """Take samples on all clocks of the device, once."""
         start_s, budget_s = time.perf_counter(), self.max_time_s
-        cuda = self.device_type == "cuda"
+        cuda = self.places[0].type == "cuda"
         part = _GATED_PART if self.gated == "wall" else 1 - _GATED_PART
         wall_end_s = start_s + budget_s * (part if cuda else 1)
-        blocks = Blocks(eager=self.eager, compiled=self.compiled)
-        clock: BlockClock = CudaWallClock() if cuda else CpuClock()
+        blocks = Blocks(eager=self.eager, compiled=self.compiled, places=self.places)
+        clock: BlockClock = CudaWallClock(self.places) if cuda else CpuClock()
         warm = self._sampler(clock, 1).warm_up(warmup, end_s=start_s + budget_s * _WARMUP_PART)
         self._record(warm, warmup)
         self.compiles = self.compile_count()
@@ -104,7 +109,7 @@ class Run:
 
     def _flush_between(self) -> None:
         """Let each call meet a cold cache: only the first one of a block does."""
-        flush = CacheFlush()
+        flush = CacheFlush(self.places)
         self.eager = self.eager.also_prepared(flush)
         self.compiled = self.compiled.also_prepared(flush)
 
@@ -120,7 +125,7 @@ class Run:
             self.notes.append(f"still getting faster after {warm.calls} warm-up calls")
 
     def _sample_device(self, blocks: Blocks, end_s: float, grace_s: float) -> None:
-        clock = CudaDeviceClock()
+        clock = CudaDeviceClock(self.places)
         calls = blocks.behind_sleep(clock)
         limit = self.limit if self.gated == "device" else None
         while calls and time.perf_counter() < end_s:

@@ -81,7 +81,7 @@ def measure_warm_calls(last: Timeable, plan: Plan) -> WarmObservation:
             return WarmObservation(speed, lost, lost)
         return WarmObservation(
             msgspec.structs.replace(speed, restored=tuple(sorted(mutated))),
-            peak_memory(*sides, device=last.device, inputs=compiled.inputs()),
+            peak_memory(*sides, device=last.device, beside=last.beside, inputs=compiled.inputs()),
             _launches(sides, last, plan),
         )
 
@@ -92,7 +92,7 @@ def _launches(
     """Count kernels where that is asked for: a profiler that was used may slow later launches."""
     if plan.max_kernels_per_call is None:
         return NotObserved(reason="kernels a call are counted where max_kernels_per_call is set")
-    return kernel_launches(*sides, device=last.device, compile_count=_compiles)
+    return kernel_launches(*sides, device=last.device, beside=last.beside, compile_count=_compiles)
 
 
 def _timed(last: Timeable, sides: tuple[Side, Side], plan: Plan) -> SpeedObservation:
@@ -102,6 +102,7 @@ def _timed(last: Timeable, sides: tuple[Side, Side], plan: Plan) -> SpeedObserva
         eager,
         compiled,
         device=last.device,
+        beside=last.beside,
         call=last.call,
         warmup=plan.warmup,
         max_time_s=plan.max_time_s,

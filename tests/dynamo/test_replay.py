@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
+
+import pytest
+import torch
 
 from tests.conftest import RunSuite
 
@@ -55,6 +59,11 @@ def tiring(graph, inputs):
 def quiet(x):
     return torch.relu(x * 2)
 
+def new_on(device, x):
+    if torch.ones(3).device.type != device:
+        raise RuntimeError("new tensors lie elsewhere")
+    return x + 1
+
 """
 
 TEST = """
@@ -102,6 +111,27 @@ def test_buffers_and_tensors_within_objects_are_restored(
     cache, text = run(run_suite, "compileguard(library.fills)(torch.ones(3), library.Cache())")
     assert cache["restored"] == ["cache.sums"]
     assert worst(text) <= 17
+
+
+@pytest.fixture
+def _no_default_device() -> Iterator[None]:
+    yield
+    torch.set_default_device(None)
+
+
+@pytest.mark.usefixtures("_no_default_device")
+def test_timed_calls_make_new_tensors_where_the_call_made_them(run_suite: RunSuite) -> None:
+    around = "x = torch.ones(3)\n    with torch.device('meta'):\n        "
+    within, _ = run(run_suite, f"{around}compileguard(library.new_on)('meta', x)")
+    assert within["void"] is None
+
+    after = "torch.set_default_device('meta')"
+    since, _ = run(run_suite, f"compileguard(library.new_on)('cpu', torch.ones(3)); {after}")
+    assert since["void"] is None
+
+    call = "compileguard(library.new_on)('meta', torch.ones(3, device='cpu'))"
+    until, _ = run(run_suite, f"{after}; {call}; torch.set_default_device(None)")
+    assert until["void"] is None
 
 
 def test_a_call_that_mutates_nothing_keeps_its_long_blocks(run_suite: RunSuite) -> None:

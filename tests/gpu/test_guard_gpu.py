@@ -64,6 +64,27 @@ def test_training(compileguard):
         optimizer.step()
 """
 
+FIRST_USE = """
+import pytest, torch
+
+def drawn():
+    return torch.rand(3, device="cuda")
+
+@pytest.mark.parametrize("seed", [None, 3])
+def test_first(compileguard, seed):
+    assert not torch.cuda.is_initialized()
+    if seed is not None:
+        torch.manual_seed(seed)
+    values = compileguard(drawn, backend="aot_eager")()
+    print("drawn", values.tolist(), "then", torch.rand(2, device="cuda").tolist())
+
+@pytest.mark.parametrize("seed", [None, 3])
+def test_without_the_plugin(seed):
+    if seed is not None:
+        torch.manual_seed(seed)
+    print("drawn", drawn().tolist(), "then", torch.rand(2, device="cuda").tolist())
+"""
+
 
 @pytest.mark.parametrize("mode", MODES)
 def test_inference_in_every_mode(run_suite: RunSuite, mode: str) -> None:
@@ -173,3 +194,19 @@ def test_the_generators_of_the_gpu_are_left_as_one_eager_call_leaves_them(
             assert torch.equal(seen[1], expected[1])
     """
     run_suite(suite, library=LIBRARY).result.assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize("seed", ("None", "3"))
+def test_a_call_that_uses_cuda_first_draws_as_without_the_plugin(
+    pytester: pytest.Pytester, seed: str
+) -> None:
+    pytester.makepyfile(test_suite=FIRST_USE)
+    drawn = []
+    for name in ("test_first", "test_without_the_plugin"):
+        options = ("-s", "--compileguard-no-timing", "-p", "no:cacheprovider")
+        result = pytester.runpytest_subprocess(f"test_suite.py::{name}[{seed}]", *options)
+        result.assert_outcomes(passed=1)
+        drawn += [line.partition("drawn")[2] for line in result.outlines if "drawn" in line]
+
+    assert len(drawn) == 2
+    assert drawn[0] == drawn[1]

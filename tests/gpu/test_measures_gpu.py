@@ -202,7 +202,8 @@ def test_a_flushed_cache_makes_a_call_that_fits_in_it_slower() -> None:
 def test_what_is_flushed_is_larger_than_the_cache() -> None:
     properties = torch.cuda.get_device_properties(0)
 
-    assert CacheFlush()._memory.numel() >= 2 * properties.L2_cache_size > 0
+    (memory,) = CacheFlush()._memories
+    assert memory.numel() >= 2 * properties.L2_cache_size > 0
 
 
 def test_mutated_inputs_are_restored_between_blocks(run_suite: RunSuite) -> None:

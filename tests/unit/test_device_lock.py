@@ -106,6 +106,21 @@ def test_processes_that_want_a_device_at_once_take_turns() -> None:
     assert all(end_s <= next_s for (_, end_s), (next_s, _) in pairwise(spans))
 
 
+def test_all_devices_that_a_call_uses_are_held() -> None:
+    with held_elsewhere(), pytest.raises(DeviceLockError), exclusive("mps", "cpu", timeout_s=0.1):
+        pass
+    with exclusive("mps", timeout_s=1):
+        pass
+
+
+def test_processes_that_name_their_devices_in_another_order_do_not_wait_for_ever() -> None:
+    orders = ('"cpu", "mps"', '"mps", "cpu"')
+    others = [start(TAKE_TURNS.replace('"cpu"', order)) for order in orders]
+    lines = [line for other in others for line in other.communicate(timeout=60)[0].splitlines()]
+
+    assert len(lines) == 10
+
+
 @posix
 def test_the_folder_is_private() -> None:
     with exclusive("cpu"):

@@ -28,7 +28,7 @@ def side(target: Any, *, compiled: bool = False) -> dict[str, Any]:
     kwargs = {name: fresh(arg, name) for name, arg in saved["kwargs"].items()}
     meet_surroundings()
     torch.set_rng_state(saved["rng"])
-    for index, state in enumerate(saved["cuda_rng"]):
+    for index, state in enumerate(saved["cuda_rng"][: torch.cuda.device_count()]):
         torch.cuda.set_rng_state(state, index)
     with modes():
         return called(made, target, args, kwargs)
@@ -123,4 +123,8 @@ def modes() -> Iterator[None]:
             cast = torch.autocast(kind, dtype=getattr(torch, dtype), enabled=enabled)
             stack.enter_context(cast)
         torch.set_default_dtype(getattr(torch, SETTINGS["default_dtype"]))
+        by_default, within = SETTINGS["default_devices"]
+        torch.set_default_device(by_default)
+        if within is not None:
+            stack.enter_context(torch.device(within))
         yield
