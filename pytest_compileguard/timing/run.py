@@ -104,7 +104,9 @@ class Run:
         sampler.sample(self.wall, end_s=wall_end_s, limit=limit, at_look=self._at_look)
         sampler.fill_up(self.wall, end_s=start_s + GRACE * budget_s)
         if cuda:
-            self._sample_device(blocks, start_s + budget_s, start_s + GRACE * budget_s)
+            gapless = CudaDeviceClock(self.places)
+            calls = blocks.behind_sleep(gapless, warm)
+            self._sample_device(gapless, calls, start_s + budget_s, start_s + GRACE * budget_s)
         self._refuse_recompile()
 
     def _flush_between(self) -> None:
@@ -124,9 +126,9 @@ class Run:
         elif not warm.steady:
             self.notes.append(f"still getting faster after {warm.calls} warm-up calls")
 
-    def _sample_device(self, blocks: Blocks, end_s: float, grace_s: float) -> None:
-        clock = CudaDeviceClock(self.places)
-        calls = blocks.behind_sleep(clock)
+    def _sample_device(
+        self, clock: CudaDeviceClock, calls: int, end_s: float, grace_s: float
+    ) -> None:
         limit = self.limit if self.gated == "device" else None
         while calls and time.perf_counter() < end_s:
             tight = _TIGHT_DEVICE if self.limit is None else stats.TIGHT
