@@ -27,9 +27,11 @@ from pytest_compileguard.timing.clock import (
 from pytest_compileguard.timing.sampling import Pairs, Sampler, Side
 
 PLANTED = 0.03
-ADJUSTMENTS = 3
-ADJUSTING_S = 0.3
-GPU_BOUND = 0.9
+MOST_ADJUSTMENTS = 12
+ADJUSTING_S = 0.2
+NEAR = 0.001
+"""How far the ratio may be from that of ``PLANTED`` when adjusting ends."""
+GPU_BOUND = 0.95
 """Device time / wall time above which a slowdown of the kernels shows on the wall clock."""
 MODES = {"cuda": ("default", "reduce-overhead"), "cpu": ("default", "max-autotune")}
 
@@ -141,12 +143,15 @@ def plant_on_gpu(name: str, mode: str, call: Call) -> Workload:
 def calibrated(plain: Call, slowed: Slowed, clock: BlockClock) -> Slowed:
     """Adjust a first guess until the call is slower by ``PLANTED``."""
     sides = (Side(name="eager", call=plain), Side(name="compiled", call=slowed))
-    for _ in range(ADJUSTMENTS):
+    for _ in range(MOST_ADJUSTMENTS):
         sampler = Sampler(eager=sides[0], compiled=sides[1], clock=clock, calls=10)
         pairs = Pairs()
         end_s = time.perf_counter() + ADJUSTING_S
         sampler.sample(pairs, end_s=end_s, limit=None, at_look=lambda: None)
-        slowed.adjust(pairs.interval().ratio)
+        ratio = pairs.interval().ratio
+        if abs(ratio - 1 / (1 + PLANTED)) < NEAR:
+            break
+        slowed.adjust(ratio)
     return slowed
 
 

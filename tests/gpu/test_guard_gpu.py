@@ -209,4 +209,5 @@ def test_a_call_that_uses_cuda_first_draws_as_without_the_plugin(
         drawn += [line.partition("drawn")[2] for line in result.outlines if "drawn" in line]
 
     assert len(drawn) == 2
-    assert drawn[0] == drawn[1]
+    if seed != "None":  # else each process draws other numbers
+        assert drawn[0] == drawn[1]
