@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import torch
 
-from pytest_compileguard.isolation.ownership import is_users
+from pytest_compileguard.isolation.ownership import functions_of, is_users
 
 # Globals of other kinds (loggers, classes, imported modules) are used, not owned.
 STATE = (
@@ -40,7 +40,7 @@ class Cells:
     keyword_defaults: dict[str, Any]
     attributes: dict[str, Any]
     space: dict[str, Any]
-    """Globals of twin functions: one copy for all functions of a file."""
+    """Globals of the twin: those of the original, or one copy for all functions of a file."""
 
 
 def content_of(cell: types.CellType) -> Any:
@@ -64,6 +64,34 @@ def stateful_names(function: types.FunctionType) -> list[str]:
     ]
 
 
+def methods_assign(function: types.FunctionType) -> bool:
+    """Whether methods of its file assign globals that a function, or one that it names, reads.
+
+    Methods have no copies, so what they assign is seen by no function that has a copy.
+    """
+    space = function.__globals__
+    classes = [v for v in list(space.values()) if isinstance(v, type) and _is_of(space, v)]
+    methods = [f for kind in classes for part in vars(kind).values() for f in functions_of(part)]
+    assigned = {name for method in methods for name in global_names(method.__code__)[1]}
+    return bool(assigned) and not assigned.isdisjoint(_reached_names(function))
+
+
+def _is_of(space: dict[str, Any], kind: type) -> bool:
+    return kind.__module__ == space.get("__name__")
+
+
+def _reached_names(function: types.FunctionType) -> set[str]:
+    """Globals that a function reads, and those that the functions of its file read among them."""
+    found: set[str] = set()
+    open_names, space = set(global_names(function.__code__)[0]), function.__globals__
+    while open_names:
+        found |= open_names
+        named = [space[name] for name in open_names if name in space]
+        ours = [f for f in named if isinstance(f, types.FunctionType) and f.__globals__ is space]
+        open_names = {name for f in ours for name in global_names(f.__code__)[0]} - found
+    return found
+
+
 def rebuild(real: types.FunctionType, cells: Cells, known: Any) -> types.FunctionType:
     """Make, or bring up to date, the twin; the function itself if it holds no state."""
     if known is None and _unchanged(real, cells):
@@ -85,11 +113,8 @@ def rebuild(real: types.FunctionType, cells: Cells, known: Any) -> types.Functio
 
 
 def _bare(real: types.FunctionType, cells: Cells) -> types.FunctionType:
-    _, assigned = global_names(real.__code__)
-    own = bool(assigned) or any(cells.names[n] is not real.__globals__[n] for n in cells.names)
-    space = cells.space if own else real.__globals__
     closure = tuple(types.CellType() for _ in real.__closure__ or ())
-    twin = types.FunctionType(real.__code__, space, real.__name__, None, closure)
+    twin = types.FunctionType(real.__code__, cells.space, real.__name__, None, closure)
     twin.__dict__.update(real.__dict__)
     twin.__qualname__, twin.__module__ = real.__qualname__, real.__module__
     return twin

@@ -78,7 +78,10 @@ class Mirror:
         self.compiled_form = compiled_form
         self.compiles = compiles
         self.root_space: dict[str, Any] | None = None
-        """Globals of the target, if it is a function: twins of functions there have copies."""
+        """Globals of the target, if it is a function: twins of functions there have copies. Of no
+        function, if those of the target hold nothing that needs one."""
+        self.copied_globals = False
+        """Whether any function has such a copy."""
         self.keeps = True
         """Whether new twins live on after this call: those of the target's state do."""
         self.widening = widening

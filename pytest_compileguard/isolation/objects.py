@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import dataclasses
 import functools
 import io
 import sys
@@ -20,6 +21,8 @@ from pytest_compileguard.isolation.functions import (
     Cells,
     attributes_of_function,
     content_of,
+    global_names,
+    methods_assign,
     rebuild,
     stateful_names,
 )
@@ -204,23 +207,27 @@ def _reflect_partial(mirror: Mirror, real: functools.partial[Any], path: str) ->
 def _reflect_function(mirror: Mirror, real: types.FunctionType, path: str) -> Any:
     """Give a function cells of its own where it holds state in them, and the target globals too.
 
-    Whatever else Dynamo inlines, it takes the globals of from the module that they belong to.
+    Dynamo takes the globals of what it inlines from the module that they belong to, unless they
+    are those of the target. So either the target has copied ones, and what else is of its file
+    has the same, or none has.
     """
     scheduled = hasattr(real, "_wrapped_by_lr_sched")  # holds the optimizer that it steps
     if (real.__module__ or "").partition(".")[0] == "torch" and not scheduled:
         return real  # torch knows its own functions by identity
     known = mirror.known(real)
     mirror.remember(real, real if known is None else known, path, keep=False)
-    if not path and mirror.root_space is None:
-        mirror.root_space = real.__globals__
     space = real.__globals__
-    copied = stateful_names(real) if space is mirror.root_space else ()
+    root = not path and mirror.root_space is None
+    if root:
+        mirror.root_space = {} if methods_assign(real) else space
+    copies = space is mirror.root_space
+    names = {n: mirror.reflect(space[n], n) for n in (stateful_names(real) if copies else ())}
     cells = Cells(
         closure=[
             _reflect_cell(mirror, cell, name)
             for cell, name in zip(real.__closure__ or (), real.__code__.co_freevars, strict=True)
         ],
-        names={name: mirror.reflect(space[name], name) for name in copied},
+        names=names,
         defaults=mirror.reflect(real.__defaults__, path),
         keyword_defaults={
             name: mirror.reflect(value, name) for name, value in (real.__kwdefaults__ or {}).items()
@@ -229,8 +236,15 @@ def _reflect_function(mirror: Mirror, real: types.FunctionType, path: str) -> An
             name: mirror.reflect(value, f"{path}.{name}")
             for name, value in attributes_of_function(real).items()
         },
-        space=mirror.space(space) if space is mirror.root_space else space,
+        space=space,
     )
+    assigned = global_names(real.__code__)[1]
+    own = bool(assigned) or any(space[name] is not twin for name, twin in names.items())
+    if copies and (own or (root and mirror.copied_globals)):
+        mirror.copied_globals = True
+        cells = dataclasses.replace(cells, space=mirror.space(space))
+    if root and not mirror.copied_globals:
+        mirror.root_space = {}
     twin = rebuild(real, cells, known)
     mirror.remember(real, twin, path, keep=twin is not real)
     return twin

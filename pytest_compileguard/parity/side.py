@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -88,7 +89,8 @@ def run_side(
     """
     args, kwargs, leaves = copies
     value, error = None, None
-    held = _with_history([*_tensors_in(mirror.state()), *_tensors_outside(outside())])
+    around = _tensors_outside(outside())
+    held = _with_history([*_tensors_in(mirror.state()), *around])
     try:
         value = target(*args, **kwargs)
     except Exception as raised:  # noqa: BLE001  # compared with what the other side raises
@@ -106,9 +108,11 @@ def run_side(
         results = [*tensors_of(outputs), *tensors_of(arguments)]
         known = held | {id(tensor): tensor for _, tensor in results}
         made = _kept([*kept, *_tensors_outside(outside())], known)
-        ends = _unique([*leaves, *_trainable(mirror)])
+        others = _trainable(around)
+        ends = _unique([*leaves, *_trainable(_tensors_in(state)), *others])
         try:
-            weights, found = differentiated(results, made, ends, cotangents)
+            with _silent_hooks(others):
+                weights, found = differentiated(results, made, ends, cotangents)
         except Exception as raised:  # noqa: BLE001  # compared with what the other side raises
             gradient_error = raised
     return Side(
@@ -134,7 +138,11 @@ def _tensors_outside(values: dict[str, Any]) -> list[NamedTensor]:
         if not holds_no_tensor(value)
         for leaf in leaves_of(value, path, objects=True)
     ]
-    return tensors_of(leaves)
+    found = tensors_of(leaves)
+    for leaf in leaves:
+        if isinstance(leaf.value, torch.nn.Module):
+            found += [(f"{leaf.path}.{name}", p) for name, p in leaf.value.named_parameters()]
+    return found
 
 
 def _with_history(tensors: list[NamedTensor]) -> dict[int, torch.Tensor]:
@@ -162,9 +170,23 @@ def argument_leaves(
     return [leaf for name, value in named for leaf in leaves_of(value, name)]
 
 
-def _trainable(mirror: Mirror) -> list[NamedTensor]:
-    state = _tensors_in(mirror.state())
-    return [(p, t) for p, t in state if is_leaf(t) and t.requires_grad]
+def _trainable(tensors: list[NamedTensor]) -> list[NamedTensor]:
+    return [(path, tensor) for path, tensor in tensors if is_leaf(tensor) and tensor.requires_grad]
+
+
+@contextlib.contextmanager
+def _silent_hooks(tensors: list[NamedTensor]) -> Iterator[None]:
+    """Differentiate by tensors of the test without its hooks on them hearing of it."""
+    # Of torch's own making, and what it looks into at each backward pass.
+    hooks = [held for _, t in tensors if (held := t._backward_hooks)]  # noqa: SLF001
+    kept = [dict(held) for held in hooks]
+    for held in hooks:
+        held.clear()
+    try:
+        yield
+    finally:
+        for held, before in zip(hooks, kept, strict=True):
+            held.update(before)
 
 
 def _unique(named: Iterable[NamedTensor]) -> list[NamedTensor]:
