@@ -4,6 +4,7 @@
 and ``tensors``, with their strides and aliasing; ``pairs`` knows which copy is whose, ``keys``
 how containers name what they are found by. ``ambient`` holds what surrounds a call (random state,
 grad mode, autocast, default dtype), ``surroundings`` what it meets in classes, globals and helpers,
-of which ``snapshot`` keeps the values and ``ownership`` says whose they are.
+of which ``snapshot`` keeps the values (``inner_state`` those of generators and byte arrays) and
+``ownership`` says whose they are.
 ``shared`` and ``fingerprint`` watch what is not copied, ``quiet`` keeps shadow calls silent.
 """

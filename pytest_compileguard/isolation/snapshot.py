@@ -6,6 +6,7 @@ import argparse
 import collections
 import enum
 import functools
+import queue
 import sys
 import types
 import weakref
@@ -18,6 +19,7 @@ import torch
 from pytest_compileguard.isolation.containers import ATOMIC
 from pytest_compileguard.isolation.fingerprint import MOST_BYTES as MOST_BYTES_READ
 from pytest_compileguard.isolation.fingerprint import checksum_of, version_of
+from pytest_compileguard.isolation.inner_state import InnerState, inner_state
 from pytest_compileguard.isolation.objects import attributes_of
 from pytest_compileguard.isolation.ownership import file_of, is_users
 from pytest_compileguard.isolation.storages import is_plain
@@ -26,8 +28,11 @@ MISSING: Any = object()
 _MOST_BYTES = 2**20
 """Tensors and arrays above this are not copied; a checksum tells whether they were written to."""
 MOST_PARTS = 10_000
-_NAMESPACES = (types.SimpleNamespace, argparse.Namespace)
-"""Python's own classes that exist to be given attributes: many a configuration is one."""
+_NAMESPACES = (
+    *(types.SimpleNamespace, argparse.Namespace),
+    *(collections.UserDict, collections.UserList, collections.ChainMap, queue.Queue),
+)
+"""Python's own classes that keep all they hold in attributes: many a configuration is one."""
 
 
 class Place(NamedTuple):
@@ -147,6 +152,8 @@ class Snapshot:
         held = self._held.get(id(value), (value, None))[1]
         if held is None or isinstance(held, int) or id(value) in above:
             return value
+        if isinstance(held, InnerState):
+            return held.shown
         if (beside := _attributes_beside(value)) and self._held.get(id(beside[0]), (0, 0))[1]:
             shown = [self._contents(value, held, above), self._shown(beside[0], above)]
             return {"items": shown[0], "attributes": shown[1]}
@@ -180,6 +187,10 @@ def content(value: Any) -> Any:
     for kinds, copied in _CONTAINERS:
         if isinstance(value, kinds):
             return copied(value)
+    return inner_state(value) or _object_content(value)
+
+
+def _object_content(value: Any) -> dict[str, Any] | None:
     theirs = not isinstance(value, _NAMESPACES) and not is_users(file_of(type(value)))
     if not isinstance(value, torch.nn.Module) and theirs:
         return None
@@ -195,7 +206,7 @@ def _attributes_beside(value: Any) -> tuple[dict[str, Any], ...]:
 
 def parts_of(held: Any) -> Iterable[Any]:
     """The values in what an object holds."""
-    if isinstance(held, torch.Tensor | int) or _is_array(held):
+    if isinstance(held, torch.Tensor | int | InnerState) or _is_array(held):
         return ()
     return list(held.values()) if isinstance(held, dict) else held
 
@@ -247,12 +258,10 @@ def _fill(value: Any, held: Any) -> None:
         return
     if isinstance(held, int | tuple) or _same(value, held):
         return
-    if isinstance(held, torch.Tensor):
-        with torch.no_grad():
-            if value.shape == held.shape:
-                value.data.copy_(held)
-            else:  # it was resized
-                value.data = held.clone()
+    if isinstance(held, InnerState):
+        held.put_back(value)
+    elif isinstance(held, torch.Tensor):
+        _fill_tensor(value, held)
     elif isinstance(value, (dict, set, weakref.WeakSet, *_WEAK)):
         value.clear()
         value.update(held)
@@ -267,10 +276,20 @@ def _fill(value: Any, held: Any) -> None:
             object.__setattr__(value, name, held[name])
 
 
+def _fill_tensor(value: torch.Tensor, held: torch.Tensor) -> None:
+    with torch.no_grad():
+        if value.shape == held.shape:
+            value.data.copy_(held)
+        else:  # it was resized
+            value.data = held.clone()
+
+
 def _same(value: Any, held: Any) -> bool:
     if isinstance(held, torch.Tensor):
         return value.shape == held.shape and torch.equal(value.detach(), held)
     now = content(value)
+    if isinstance(held, InnerState):
+        return bool(now.shown == held.shown)
     if isinstance(held, dict):
         pairs = zip(held.items(), (now or {}).items(), strict=False)
         return len(held) == len(now or {}) and all(a is b and x is y for (a, x), (b, y) in pairs)
