@@ -7,13 +7,13 @@ import dis
 import sys
 import types
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
 
 import torch
 
-from pytest_compileguard.isolation.ownership import functions_of, is_users
+from pytest_compileguard.isolation.ownership import is_users
 
 # Globals of other kinds (loggers, classes, imported modules) are used, not owned.
 STATE = (
@@ -42,6 +42,10 @@ class Cells:
     space: dict[str, Any]
     """Globals of the twin: those of the original, or one copy for all functions of a file."""
 
+    def within(self, space: dict[str, Any]) -> Cells:
+        """The same with other globals."""
+        return replace(self, space=space)
+
 
 def content_of(cell: types.CellType) -> Any:
     """What a closure cell holds; ``Cells.EMPTY`` if its name is bound later."""
@@ -64,37 +68,14 @@ def stateful_names(function: types.FunctionType) -> list[str]:
     ]
 
 
-def methods_assign(function: types.FunctionType) -> bool:
-    """Whether methods of its file assign globals that a function, or one that it names, reads.
+def rebuild(
+    real: types.FunctionType, cells: Cells, known: Any, *, anew: bool
+) -> types.FunctionType:
+    """Make, or bring up to date, the twin; the function itself if it holds no state.
 
-    Methods have no copies, so what they assign is seen by no function that has a copy.
+    ``anew``: Make one in any case.
     """
-    space = function.__globals__
-    classes = [v for v in list(space.values()) if isinstance(v, type) and _is_of(space, v)]
-    methods = [f for kind in classes for part in vars(kind).values() for f in functions_of(part)]
-    assigned = {name for method in methods for name in global_names(method.__code__)[1]}
-    return bool(assigned) and not assigned.isdisjoint(_reached_names(function))
-
-
-def _is_of(space: dict[str, Any], kind: type) -> bool:
-    return kind.__module__ == space.get("__name__")
-
-
-def _reached_names(function: types.FunctionType) -> set[str]:
-    """Globals that a function reads, and those that the functions of its file read among them."""
-    found: set[str] = set()
-    open_names, space = set(global_names(function.__code__)[0]), function.__globals__
-    while open_names:
-        found |= open_names
-        named = [space[name] for name in open_names if name in space]
-        ours = [f for f in named if isinstance(f, types.FunctionType) and f.__globals__ is space]
-        open_names = {name for f in ours for name in global_names(f.__code__)[0]} - found
-    return found
-
-
-def rebuild(real: types.FunctionType, cells: Cells, known: Any) -> types.FunctionType:
-    """Make, or bring up to date, the twin; the function itself if it holds no state."""
-    if known is None and _unchanged(real, cells):
+    if known is None and not anew and _unchanged(real, cells):
         return real
     twin = _bare(real, cells) if known is None else known
     for cell, content in zip(twin.__closure__ or (), cells.closure, strict=True):

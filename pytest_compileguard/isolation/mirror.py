@@ -18,10 +18,11 @@ import torch
 from torch.utils import _pytree as pytree
 
 from pytest_compileguard.errors import IsolationError
-from pytest_compileguard.isolation import containers, objects, tensors
+from pytest_compileguard.isolation import containers, objects, tensors, twin_functions
 from pytest_compileguard.isolation.pairs import Pairs
 from pytest_compileguard.isolation.parameters import reflect_parameter
 from pytest_compileguard.isolation.storages import StorageCopies, base_of, storage_key
+from pytest_compileguard.isolation.twin_functions import FunctionTwins
 from pytest_compileguard.isolation.widening import Widening
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
@@ -32,6 +33,7 @@ _ADOPTED = (torch.Tensor, list, *containers.EXACT_MAPPINGS)
 _REFLECTIONS: tuple[tuple[Any, Callable[..., Any]], ...] = (
     *containers.REFLECTIONS,
     *objects.REFLECTIONS,
+    *twin_functions.REFLECTIONS,
 )
 
 
@@ -77,17 +79,12 @@ class Mirror:
         self.copies_gradients = copies_gradients
         self.compiled_form = compiled_form
         self.compiles = compiles
-        self.root_space: dict[str, Any] | None = None
-        """Globals of the target, if it is a function: twins of functions there have copies. Of no
-        function, if those of the target hold nothing that needs one."""
-        self.copied_globals = False
-        """Whether any function has such a copy."""
+        self.functions = FunctionTwins()
         self.keeps = True
         """Whether new twins live on after this call: those of the target's state do."""
         self.widening = widening
         self._pairs = Pairs()
         self._wrappers: set[int] = set()
-        self._spaces: dict[int, tuple[dict[str, Any], dict[str, Any]]] = {}
         self._passed: dict[int, Any] = {}
         self._current: set[int] = set()
         self._storages = StorageCopies()
@@ -108,6 +105,7 @@ class Mirror:
     def target(self, real: Any) -> Any:
         """Bring the twin of the target to the target's present state, and return it."""
         self._passed, self._current, self.keeps = {}, set(), True
+        self.functions.made = []
         self._pairs.drop_ended()
         return self.reflect(real, "")
 
@@ -160,12 +158,6 @@ class Mirror:
         whole = found.whole(met, barred)
         self.themselves.update((key, whole[key]) for key in met & whole.keys())
         return not met.isdisjoint(whole)
-
-    def space(self, real: dict[str, Any]) -> dict[str, Any]:
-        """The globals of twin functions whose originals have the given ones."""
-        if id(real) not in self._spaces:
-            self._spaces[id(real)] = (real, dict(real))
-        return self._spaces[id(real)][1]
 
     def release(self) -> None:
         """Let go of the objects of one call: a test may count on their end."""

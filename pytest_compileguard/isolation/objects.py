@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import dataclasses
 import functools
 import io
 import sys
@@ -17,15 +16,6 @@ import torch
 
 from pytest_compileguard.errors import IsolationError
 from pytest_compileguard.isolation.containers import EXACT_MAPPINGS, reflect_entries
-from pytest_compileguard.isolation.functions import (
-    Cells,
-    attributes_of_function,
-    content_of,
-    global_names,
-    methods_assign,
-    rebuild,
-    stateful_names,
-)
 from pytest_compileguard.isolation.ownership import file_of, is_users
 
 if TYPE_CHECKING:
@@ -204,57 +194,6 @@ def _reflect_partial(mirror: Mirror, real: functools.partial[Any], path: str) ->
     return type(real)(function, *args, **keywords)
 
 
-def _reflect_function(mirror: Mirror, real: types.FunctionType, path: str) -> Any:
-    """Give a function cells of its own where it holds state in them, and the target globals too.
-
-    Dynamo takes the globals of what it inlines from the module that they belong to, unless they
-    are those of the target. So either the target has copied ones, and what else is of its file
-    has the same, or none has.
-    """
-    scheduled = hasattr(real, "_wrapped_by_lr_sched")  # holds the optimizer that it steps
-    if (real.__module__ or "").partition(".")[0] == "torch" and not scheduled:
-        return real  # torch knows its own functions by identity
-    known = mirror.known(real)
-    mirror.remember(real, real if known is None else known, path, keep=False)
-    space = real.__globals__
-    root = not path and mirror.root_space is None
-    if root:
-        mirror.root_space = {} if methods_assign(real) else space
-    copies = space is mirror.root_space
-    names = {n: mirror.reflect(space[n], n) for n in (stateful_names(real) if copies else ())}
-    cells = Cells(
-        closure=[
-            _reflect_cell(mirror, cell, name)
-            for cell, name in zip(real.__closure__ or (), real.__code__.co_freevars, strict=True)
-        ],
-        names=names,
-        defaults=mirror.reflect(real.__defaults__, path),
-        keyword_defaults={
-            name: mirror.reflect(value, name) for name, value in (real.__kwdefaults__ or {}).items()
-        },
-        attributes={
-            name: mirror.reflect(value, f"{path}.{name}")
-            for name, value in attributes_of_function(real).items()
-        },
-        space=space,
-    )
-    assigned = global_names(real.__code__)[1]
-    own = bool(assigned) or any(space[name] is not twin for name, twin in names.items())
-    if copies and (own or (root and mirror.copied_globals)):
-        mirror.copied_globals = True
-        cells = dataclasses.replace(cells, space=mirror.space(space))
-    if root and not mirror.copied_globals:
-        mirror.root_space = {}
-    twin = rebuild(real, cells, known)
-    mirror.remember(real, twin, path, keep=twin is not real)
-    return twin
-
-
-def _reflect_cell(mirror: Mirror, cell: types.CellType, path: str) -> Any:
-    content = content_of(cell)
-    return content if content is Cells.EMPTY else mirror.reflect(content, path)
-
-
 def _reflect_generator(mirror: Mirror, real: torch.Generator, path: str) -> torch.Generator:
     known = mirror.known(real)
     twin = torch.Generator(device=real.device) if known is None else known
@@ -267,6 +206,5 @@ REFLECTIONS: tuple[tuple[Any, Callable[[Mirror, Any, str], Any]], ...] = (
     (weakref.ref, _reflect_weak),
     (types.MethodType, _reflect_method),
     (functools.partial, _reflect_partial),
-    (types.FunctionType, _reflect_function),
     (torch.Generator, _reflect_generator),
 )

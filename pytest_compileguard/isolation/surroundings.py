@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from pytest_compileguard.isolation.contents import content, parts_of
 from pytest_compileguard.isolation.functions import (
     Attributes,
     assigned_cells,
@@ -28,14 +29,7 @@ from pytest_compileguard.isolation.functions import (
 )
 from pytest_compileguard.isolation.objects import is_compiler_mark
 from pytest_compileguard.isolation.ownership import file_of, functions_of, is_of_python, is_users
-from pytest_compileguard.isolation.snapshot import (
-    MISSING,
-    MOST_PARTS,
-    Place,
-    Snapshot,
-    content,
-    parts_of,
-)
+from pytest_compileguard.isolation.snapshot import MISSING, MOST_PARTS, Place, Snapshot
 
 _CLASS_PARTS = (staticmethod, classmethod, property, types.FunctionType, functools.cached_property)
 _DEFAULTS = ("__defaults__", "__kwdefaults__")

@@ -46,4 +46,4 @@ def scene_of(mirror: Mirror | None, random: RandomState) -> Scene:
     """Make the scene of a call from all that a mirror met of it."""
     if mirror is None:
         return scene(random, ())
-    return scene(random, mirror.originals(), mirror.root_space, mirror.not_copied())
+    return scene(random, mirror.originals(), mirror.functions.root_space, mirror.not_copied())

@@ -267,3 +267,108 @@ def test_a_global_that_a_method_assigns_wrongly_is_found() -> None:
     checked = check(counts_wrongly_by_a_method, (given(),), locates=False)
 
     assert "factor" in checked.told
+
+
+def descends(x: torch.Tensor, depth: int) -> torch.Tensor:
+    LOG.append(depth)
+    return x if depth == 0 else descends(x + 1, depth - 1)
+
+
+def goes_there(x: torch.Tensor, depth: int) -> torch.Tensor:
+    LOG.append(depth)
+    return x if depth == 0 else and_back(x * 2, depth)
+
+
+def and_back(x: torch.Tensor, depth: int) -> torch.Tensor:
+    return goes_there(x + 1, depth - 1)
+
+
+def local_recursion() -> Callable[[torch.Tensor, int], torch.Tensor]:
+    def down(x: torch.Tensor, depth: int) -> torch.Tensor:
+        LOG.append(depth)
+        return x if depth == 0 else up(x * 2, depth)
+
+    def up(x: torch.Tensor, depth: int) -> torch.Tensor:
+        return down(x + 1, depth - 1)
+
+    return down
+
+
+def with_its_own_list() -> tuple[Callable[[torch.Tensor, int], torch.Tensor], list[int]]:
+    seen: list[int] = []
+
+    def down(x: torch.Tensor, depth: int) -> torch.Tensor:
+        seen.append(depth)
+        return x if depth == 0 else up(x * 2, depth)
+
+    def up(x: torch.Tensor, depth: int) -> torch.Tensor:
+        return down(x + 1, depth - 1)
+
+    return down, seen
+
+
+@pytest.mark.parametrize("target", (descends, goes_there, local_recursion()))
+def test_recursive_functions_leave_globals_as_one_call_leaves_them(target: Any) -> None:
+    checked = check(target, *[(given(), 3)] * 2)
+
+    assert checked.verdict.outcome == "passed", checked.told
+    assert LOG == [3, 2, 1, 0] * 2
+
+
+def test_recursive_functions_leave_their_variables_as_one_call_leaves_them() -> None:
+    target, seen = with_its_own_list()
+    checked = check(target, *[(given(), 3)] * 2)
+
+    assert checked.verdict.outcome == "passed", checked.told
+    assert seen == [3, 2, 1, 0] * 2
+
+
+def steps(x: torch.Tensor, weight: float = 1.0) -> torch.Tensor:
+    loss: torch.Tensor = (HEAD(x) * WEIGHT).sum() * weight
+    loss.backward()  # type: ignore[no-untyped-call]
+    return loss.detach()
+
+
+def steps_wrongly(x: torch.Tensor, weight: float = 1.0) -> torch.Tensor:
+    return steps(x, weight * (3 if is_compiling() else 1))
+
+
+class Steps:
+    def __init__(self, step: Callable[..., torch.Tensor]) -> None:
+        self.step = step
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        return self.step(x)
+
+
+def forget_gradients() -> None:
+    WEIGHT.grad = HEAD.weight.grad = HEAD.bias.grad = None
+
+
+@pytest.mark.parametrize("begins_without", (True, False), ids=("none", "some"))
+@pytest.mark.parametrize("holder", (alone, functools.partial, Steps, Holds, of_another_file))
+def test_gradients_that_a_call_leaves_in_globals_are_those_of_one_call(
+    holder: Any, *, begins_without: bool
+) -> None:
+    forget_gradients()
+    for _ in range(2 if begins_without else 3):
+        steps(given())
+    expected = [parameter.grad for parameter in (WEIGHT, *HEAD.parameters())]
+    forget_gradients()
+    if not begins_without:
+        steps(given())
+
+    checked = check(holder(steps), *[(given(),)] * 2)
+
+    assert checked.verdict.outcome == "passed", checked.told
+    for parameter, gradient in zip((WEIGHT, *HEAD.parameters()), expected, strict=True):
+        torch.testing.assert_close(parameter.grad, gradient)
+
+
+@pytest.mark.parametrize("holder", (functools.partial, Steps, Holds, of_another_file))
+def test_gradients_that_a_call_leaves_wrongly_in_globals_are_found(holder: Any) -> None:
+    forget_gradients()
+    checked = check(holder(steps_wrongly), (given(),), locates=False)
+
+    assert "WEIGHT.grad" in checked.told
+    assert "HEAD.weight.grad" in checked.told

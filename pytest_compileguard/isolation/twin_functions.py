@@ -1,0 +1,147 @@
+"""Copies functions: with cells of their own where they hold state in them, and with globals.
+
+Dynamo takes the globals of what it inlines from the module that they belong to, unless they are
+those of the target. So either the target has copied ones, and what else is of its file has the
+same, or none has.
+"""
+
+from __future__ import annotations
+
+import types
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pytest_compileguard.isolation.functions import (
+    Cells,
+    attributes_of_function,
+    content_of,
+    global_names,
+    rebuild,
+    stateful_names,
+)
+from pytest_compileguard.isolation.ownership import functions_of
+
+if TYPE_CHECKING:
+    from pytest_compileguard.isolation.mirror import Mirror
+
+
+@dataclass(kw_only=True)
+class FunctionTwins:
+    """What a mirror knows of the functions that it copies."""
+
+    root_space: dict[str, Any] | None = None
+    """Globals of the target, if it is a function: twins of functions there have copies. Of no
+    function, if nothing in those of the target needs one."""
+    copied: bool = False
+    """Whether any function has such a copy."""
+    made: list[types.FunctionType] = field(default_factory=list)
+    """Twins of this call, in the order in which they were finished."""
+    open: set[int] = field(default_factory=set)
+    """Functions that are being copied: one that they call may call them."""
+    _spaces: dict[int, tuple[dict[str, Any], dict[str, Any]]] = field(default_factory=dict)
+
+    def space(self, real: dict[str, Any]) -> dict[str, Any]:
+        """The globals of twin functions whose originals have the given ones."""
+        if id(real) not in self._spaces:
+            self._spaces[id(real)] = (real, dict(real))
+        return self._spaces[id(real)][1]
+
+    def reaches_open(self, real: types.FunctionType, named: list[Any]) -> bool:
+        """Whether a function holds one that calls it, so that it needs a twin if that has one."""
+        held = [*named, *(content_of(cell) for cell in real.__closure__ or ())]
+        return any(id(value) in self.open for value in held if value is not real)
+
+    def finish(self, real: types.FunctionType, twin: types.FunctionType, since: int) -> None:
+        """Let what was made since the copying began call the twin, which did not exist yet."""
+        self.open.discard(id(real))
+        if twin is real:
+            return
+        self.made.append(twin)
+        for user in self.made[since:]:
+            for cell in user.__closure__ or ():
+                if content_of(cell) is real:
+                    cell.cell_contents = twin
+            if user.__globals__ is not real.__globals__ and user.__globals__ is twin.__globals__:
+                named = [name for name, value in user.__globals__.items() if value is real]
+                user.__globals__.update(dict.fromkeys(named, twin))
+
+
+def reflect_function(mirror: Mirror, real: types.FunctionType, path: str) -> Any:
+    """Make, or bring up to date, the twin of a function."""
+    scheduled = hasattr(real, "_wrapped_by_lr_sched")  # holds the optimizer that it steps
+    if (real.__module__ or "").partition(".")[0] == "torch" and not scheduled:
+        return real  # torch knows its own functions by identity
+    known, twins, space = mirror.known(real), mirror.functions, real.__globals__
+    mirror.remember(real, real if known is None else known, path, keep=False)
+    since = len(twins.made)
+    twins.open.add(id(real))
+    root = not path and twins.root_space is None
+    if root:
+        twins.root_space = {} if methods_assign(real) else space
+    copies = space is twins.root_space
+    named = {name: space[name] for name in (stateful_names(real) if copies else ())}
+    cells = _reflect_cells(mirror, real, path, named)
+    recursive = twins.reaches_open(real, list(named.values()))
+    changed = any(named[name] is not twin for name, twin in cells.names.items())
+    own = changed or recursive or bool(global_names(real.__code__)[1])
+    if copies and (own or (root and twins.copied)):
+        twins.copied = True
+        cells = cells.within(twins.space(space))
+    if root and not twins.copied:
+        twins.root_space = {}
+    twin = rebuild(real, cells, known, anew=recursive)
+    twins.finish(real, twin, since)
+    mirror.remember(real, twin, path, keep=twin is not real)
+    return twin
+
+
+def _reflect_cells(
+    mirror: Mirror, real: types.FunctionType, path: str, named: dict[str, Any]
+) -> Cells:
+    variables = zip(real.__closure__ or (), real.__code__.co_freevars, strict=True)
+    keyword_defaults = real.__kwdefaults__ or {}
+    attributes = attributes_of_function(real)
+    return Cells(
+        names={name: mirror.reflect(value, name) for name, value in named.items()},
+        closure=[_reflect_cell(mirror, cell, name) for cell, name in variables],
+        defaults=mirror.reflect(real.__defaults__, path),
+        keyword_defaults={n: mirror.reflect(value, n) for n, value in keyword_defaults.items()},
+        attributes={n: mirror.reflect(value, f"{path}.{n}") for n, value in attributes.items()},
+        space=real.__globals__,
+    )
+
+
+def _reflect_cell(mirror: Mirror, cell: types.CellType, path: str) -> Any:
+    content = content_of(cell)
+    return content if content is Cells.EMPTY else mirror.reflect(content, path)
+
+
+def methods_assign(function: types.FunctionType) -> bool:
+    """Whether methods of its file assign globals that a function, or one that it names, reads.
+
+    Methods have no copies, so what they assign is seen by no function that has a copy.
+    """
+    space = function.__globals__
+    classes = [v for v in list(space.values()) if isinstance(v, type) and _is_of(space, v)]
+    methods = [f for kind in classes for part in vars(kind).values() for f in functions_of(part)]
+    assigned = {name for method in methods for name in global_names(method.__code__)[1]}
+    return bool(assigned) and not assigned.isdisjoint(_reached_names(function))
+
+
+def _is_of(space: dict[str, Any], kind: type) -> bool:
+    return kind.__module__ == space.get("__name__")
+
+
+def _reached_names(function: types.FunctionType) -> set[str]:
+    """Globals that a function reads, and those that the functions of its file read among them."""
+    found: set[str] = set()
+    open_names, space = set(global_names(function.__code__)[0]), function.__globals__
+    while open_names:
+        found |= open_names
+        named = [space[name] for name in open_names if name in space]
+        ours = [f for f in named if isinstance(f, types.FunctionType) and f.__globals__ is space]
+        open_names = {name for f in ours for name in global_names(f.__code__)[0]} - found
+    return found
+
+
+REFLECTIONS = ((types.FunctionType, reflect_function),)
