@@ -10,7 +10,7 @@ import msgspec
 from pytest_compileguard import dynamo
 from pytest_compileguard.allowance import allowed_sites
 from pytest_compileguard.code_origin import is_rewritten_assert, is_users, origin
-from pytest_compileguard.fallbacks import fallbacks_of
+from pytest_compileguard.fallbacks import fallbacks_of, raised_alike
 from pytest_compileguard.observation import (
     BreakSite,
     CacheState,
@@ -39,8 +39,9 @@ def gather_facts(
     facts = read_trace(events, target=target, dynamic=plan.arguments.dynamic)
     moved = [call.counters for call in calls if call.counters]
     left = tuple(dict.fromkeys(line for call in calls if call.trace for line in call.trace.left))
-    lost = _lost_sites(left, facts)
-    places = tuple(_placed(site, definition) for site in facts.break_sites + lost)
+    alike = raised_alike(calls, facts)
+    broken = (*_without_raises(facts.break_sites, alike), *_lost_sites(left, facts))
+    places = tuple(_placed(site, definition) for site in broken)
     sites, unused = allowed_sites(places, plan.allow_graph_breaks)
     error, remedy = _error(calls)
     return CompileObservation(
@@ -51,13 +52,14 @@ def gather_facts(
         guards=facts.guards,
         backward_graphs=facts.backward_graphs,
         break_sites=sites,
-        break_events=facts.break_events + len(lost),
+        break_events=sum(site.events for site in broken),
         recompiles=facts.recompiles,
         left=left,
         fallbacks=tuple(
             _defined(_inlined(f, facts.break_sites), definition)
             for f in fallbacks_of(calls, facts, events)
         ),
+        raised_alike=tuple(_defined(_inlined(f, facts.break_sites), definition) for f in alike),
         limit_hit=facts.limit_hit,
         compile_time_s=facts.compile_time_s,
         kernels=sum(c.kernels for c in moved),
@@ -186,6 +188,12 @@ def _disagreements(calls: Sequence[ShadowCall], facts: TraceFacts) -> tuple[str,
 
 def _is_blind(call: ShadowCall) -> bool:
     return call.trace is not None and call.trace.regions is None
+
+
+def _without_raises(sites: Sequence[BreakSite], alike: Sequence[Fallback]) -> tuple[BreakSite, ...]:
+    """Leave out where a call raises what it raises eager: nobody has to edit that."""
+    raised = {(skip.file, skip.line, skip.reason) for skip in alike}
+    return tuple(site for site in sites if (site.file, site.line, site.reason) not in raised)
 
 
 def _lost_sites(left: Sequence[CodeLine], facts: TraceFacts) -> tuple[BreakSite, ...]:
