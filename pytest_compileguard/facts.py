@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
 import msgspec
@@ -23,7 +22,6 @@ from pytest_compileguard.shadow.call import ShadowCall
 from pytest_compileguard.source import source_line
 from pytest_compileguard.trace.code_digest import graph_codes
 from pytest_compileguard.trace.compiles import TraceFacts, read_trace
-from pytest_compileguard.trace.event import TraceEvent
 from pytest_compileguard.trace.frames import WRAPPER_FILE
 from pytest_compileguard.trace.inductor import ON_CPU, cudagraph_skips, fused_kernels, kernel_names
 
@@ -76,7 +74,7 @@ def gather_facts(
         cudagraph_recordings=sum(c.cudagraphs for c in moved),
         cudagraph_rerecordings=sum(c.cudagraphs_again for c in moved),
         inputs=tuple(call.inputs for call in calls if call.inputs is not None),
-        graphs_per_call=_graphs_per_call(calls, facts, events),
+        graphs_per_call=tuple(facts.graph_calls.count(call.index) for call in calls),
         cache_state=_cache_state(plan, moved),
         code=graph_codes(events, facts.graph_ids),
     )
@@ -89,16 +87,6 @@ def _cudagraph_skips(calls: Sequence[ShadowCall]) -> tuple[str, ...]:
     told = [*logged, *(reason for reason in traced if reason not in logged)]
     counted = sum(call.counters.cudagraph_skips for call in calls if call.counters)
     return (*told, *[ON_CPU] * (counted - len(told)))
-
-
-def _graphs_per_call(
-    calls: Sequence[ShadowCall], facts: TraceFacts, events: Sequence[TraceEvent]
-) -> tuple[int, ...]:
-    """Count graphs in the call in which they were compiled, at their last attempt."""
-    kept = set(facts.graph_ids)
-    made = {e.compile_id: e.call for e in events if "dynamo_output_graph" in e.metadata}
-    counts = Counter(call for compile_id, call in made.items() if compile_id in kept)
-    return tuple(counts[call.index] for call in calls)
 
 
 def _cache_state(plan: Plan, moved: Sequence[dynamo.Counters]) -> CacheState:

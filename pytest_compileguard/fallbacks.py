@@ -95,11 +95,10 @@ def _missed(calls: Sequence[ShadowCall], facts: TraceFacts) -> int:
     Guarded calls start without any code, so that the trace tells of all such frames.
     """
     watched = [call.trace for call in calls if call.trace and call.inputs is None]
-    again = {recompile.compile_id for recompile in facts.recompiles}
-    tried = facts.failed if dynamo.LOOKS_UP_NEW_FRAMES else facts.failed & again
+    tried = facts.failed if dynamo.LOOKS_UP_NEW_FRAMES else facts.failed_again
     if dynamo.LOOKS_UP_NEW_FRAMES and not any(trace.refused_before for trace in watched):
         return 0
-    return max(sum(trace.missed for trace in watched) - len(tried), 0)
+    return max(sum(trace.missed for trace in watched) - tried, 0)
 
 
 def _no_more(count: int, refused: Sequence[CodeLine]) -> Fallback:
