@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
 import msgspec
@@ -10,7 +9,7 @@ import msgspec
 from pytest_compileguard import dynamo
 from pytest_compileguard.allowance import allowed_sites
 from pytest_compileguard.code_origin import is_rewritten_assert, is_users, origin
-from pytest_compileguard.fallbacks import fallbacks_of
+from pytest_compileguard.fallbacks import fallbacks_of, raised_alike
 from pytest_compileguard.observation import (
     BreakSite,
     CacheState,
@@ -23,7 +22,6 @@ from pytest_compileguard.shadow.call import ShadowCall
 from pytest_compileguard.source import source_line
 from pytest_compileguard.trace.code_digest import graph_codes
 from pytest_compileguard.trace.compiles import TraceFacts, read_trace
-from pytest_compileguard.trace.event import TraceEvent
 from pytest_compileguard.trace.frames import WRAPPER_FILE
 from pytest_compileguard.trace.inductor import ON_CPU, cudagraph_skips, fused_kernels, kernel_names
 
@@ -39,8 +37,9 @@ def gather_facts(
     facts = read_trace(events, target=target, dynamic=plan.arguments.dynamic)
     moved = [call.counters for call in calls if call.counters]
     left = tuple(dict.fromkeys(line for call in calls if call.trace for line in call.trace.left))
-    lost = _lost_sites(left, facts)
-    places = tuple(_placed(site, definition) for site in facts.break_sites + lost)
+    alike = raised_alike(calls, facts)
+    broken = (*_without_raises(facts.break_sites, alike), *_lost_sites(left, facts))
+    places = tuple(_placed(site, definition) for site in broken)
     sites, unused = allowed_sites(places, plan.allow_graph_breaks)
     error, remedy = _error(calls)
     return CompileObservation(
@@ -51,13 +50,14 @@ def gather_facts(
         guards=facts.guards,
         backward_graphs=facts.backward_graphs,
         break_sites=sites,
-        break_events=facts.break_events + len(lost),
+        break_events=sum(site.events for site in broken),
         recompiles=facts.recompiles,
         left=left,
         fallbacks=tuple(
             _defined(_inlined(f, facts.break_sites), definition)
             for f in fallbacks_of(calls, facts, events)
         ),
+        raised_alike=tuple(_defined(_inlined(f, facts.break_sites), definition) for f in alike),
         limit_hit=facts.limit_hit,
         compile_time_s=facts.compile_time_s,
         kernels=sum(c.kernels for c in moved),
@@ -74,7 +74,7 @@ def gather_facts(
         cudagraph_recordings=sum(c.cudagraphs for c in moved),
         cudagraph_rerecordings=sum(c.cudagraphs_again for c in moved),
         inputs=tuple(call.inputs for call in calls if call.inputs is not None),
-        graphs_per_call=_graphs_per_call(calls, facts, events),
+        graphs_per_call=tuple(facts.graph_calls.count(call.index) for call in calls),
         cache_state=_cache_state(plan, moved),
         code=graph_codes(events, facts.graph_ids),
     )
@@ -87,16 +87,6 @@ def _cudagraph_skips(calls: Sequence[ShadowCall]) -> tuple[str, ...]:
     told = [*logged, *(reason for reason in traced if reason not in logged)]
     counted = sum(call.counters.cudagraph_skips for call in calls if call.counters)
     return (*told, *[ON_CPU] * (counted - len(told)))
-
-
-def _graphs_per_call(
-    calls: Sequence[ShadowCall], facts: TraceFacts, events: Sequence[TraceEvent]
-) -> tuple[int, ...]:
-    """Count graphs in the call in which they were compiled, at their last attempt."""
-    kept = set(facts.graph_ids)
-    made = {e.compile_id: e.call for e in events if "dynamo_output_graph" in e.metadata}
-    counts = Counter(call for compile_id, call in made.items() if compile_id in kept)
-    return tuple(counts[call.index] for call in calls)
 
 
 def _cache_state(plan: Plan, moved: Sequence[dynamo.Counters]) -> CacheState:
@@ -186,6 +176,12 @@ def _disagreements(calls: Sequence[ShadowCall], facts: TraceFacts) -> tuple[str,
 
 def _is_blind(call: ShadowCall) -> bool:
     return call.trace is not None and call.trace.regions is None
+
+
+def _without_raises(sites: Sequence[BreakSite], alike: Sequence[Fallback]) -> tuple[BreakSite, ...]:
+    """Leave out where a call raises what it raises eager: nobody has to edit that."""
+    raised = {(skip.file, skip.line, skip.reason) for skip in alike}
+    return tuple(site for site in sites if (site.file, site.line, site.reason) not in raised)
 
 
 def _lost_sites(left: Sequence[CodeLine], facts: TraceFacts) -> tuple[BreakSite, ...]:

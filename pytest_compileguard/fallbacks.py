@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from pytest_compileguard import dynamo
 from pytest_compileguard.observation import CodeLine, Fallback, FallbackKind
 from pytest_compileguard.shadow.call import ShadowCall
@@ -23,6 +25,27 @@ _IN_BLOCK = (
     "call what is compiled within the block, and check that it is compiled: that nothing turns "
     "torch.compile off, and that no eager copy is called"
 )
+_RAISE_LAST = (
+    "once an exception leaves a function while it is traced, torch runs that function eager in all "
+    "later calls: raise it outside of what is compiled, catch it within, or make calls that raise "
+    "the last ones of the sequence"
+)
+
+
+def raised_alike(calls: Sequence[ShadowCall], facts: TraceFacts) -> tuple[Fallback, ...]:
+    """Find frames given up for the very exception that their call raises, compiled as eager.
+
+    Torch runs such a frame eager for good. So where a later call returns, it is a fallback.
+    """
+    by_index = {call.index: call for call in calls}
+    last_returning = max((call.index for call in calls if call.error is None), default=-1)
+    return tuple(
+        skip
+        for skip in facts.skipped
+        if skip.call is not None
+        and skip.call > last_returning
+        and skip.met == _error_of_both(by_index[skip.call])
+    )
 
 
 def fallbacks_of(
@@ -31,7 +54,8 @@ def fallbacks_of(
     """Gather what of a call sequence, or of a watched block, ran eager."""
     # Where compiling failed with an error, that is told, not the frame it failed in.
     failed = {call.index for call in calls if call.compile_error}
-    found = [skip for skip in facts.skipped if skip.call not in failed]
+    alike = raised_alike(calls, facts)
+    found = [_advised(s) for s in facts.skipped if s.call not in failed and s not in alike]
     # What the call itself raises, and Dynamo met first, is no way back to eager.
     raising = {call.index for call in calls if call.error is not None}
     found += [frame for frame in facts.raised if frame.call not in failed | raising]
@@ -53,11 +77,16 @@ def fallbacks_of(
         which = ", ".join(str(call.index + 1) for call in eager)
         reason = f"{len(eager)} of {len(calls)} calls ran no compiled code: {which}"
         reason += f" ({'; '.join(hindrances)})" if hindrances else ""
-        found.append(_whole("ran_eager", eager[0].index, reason))
+        met = any(skip.met for skip in found if skip.call is not None)
+        found.append(_whole("ran_eager", eager[0].index, reason, _RAISE_LAST if met else ""))
     elif hindrances:
         # A foreign stance hides recompiles even where code was compiled before.
         found += [_whole("hindered", None, text) for text in hindrances]
     return tuple(found)
+
+
+def _advised(skip: Fallback) -> Fallback:
+    return msgspec.structs.replace(skip, remedy=_RAISE_LAST) if skip.met else skip
 
 
 def _missed(calls: Sequence[ShadowCall], facts: TraceFacts) -> int:
@@ -66,11 +95,10 @@ def _missed(calls: Sequence[ShadowCall], facts: TraceFacts) -> int:
     Guarded calls start without any code, so that the trace tells of all such frames.
     """
     watched = [call.trace for call in calls if call.trace and call.inputs is None]
-    again = {recompile.compile_id for recompile in facts.recompiles}
-    tried = facts.failed if dynamo.LOOKS_UP_NEW_FRAMES else facts.failed & again
+    tried = facts.failed if dynamo.LOOKS_UP_NEW_FRAMES else facts.failed_again
     if dynamo.LOOKS_UP_NEW_FRAMES and not any(trace.refused_before for trace in watched):
         return 0
-    return max(sum(trace.missed for trace in watched) - len(tried), 0)
+    return max(sum(trace.missed for trace in watched) - tried, 0)
 
 
 def _no_more(count: int, refused: Sequence[CodeLine]) -> Fallback:
@@ -131,7 +159,12 @@ def _why_nothing(
 
 def _errors_of_all(calls: Sequence[ShadowCall]) -> str:
     """Name the errors that all calls raise, compiled as eager; empty if one does not."""
-    alike = (call.error and call.parity and not call.parity.mismatches for call in calls)
-    if not all(alike):
-        return ""
-    return " or ".join(dict.fromkeys(type(call.error).__name__ for call in calls))
+    errors = dict.fromkeys(_error_of_both(call) for call in calls)
+    return " or ".join(error for error in errors if error) if all(errors) else ""
+
+
+def _error_of_both(call: ShadowCall) -> str | None:
+    """Name the error that a call raises, compiled as eager; ``None`` if it does not."""
+    if call.error is None or call.parity is None or call.parity.mismatches:
+        return None
+    return type(call.error).__name__

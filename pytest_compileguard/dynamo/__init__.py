@@ -13,7 +13,11 @@ from pytest_compileguard.dynamo.counters import LOGS_ALL_BREAKS, Counters, count
 from pytest_compileguard.dynamo.first_use import caches_disabled, use_backend_once
 from pytest_compileguard.dynamo.listening import configured, tracing, watching
 from pytest_compileguard.dynamo.optimizers import make_capturable
-from pytest_compileguard.dynamo.raised import raised_at_run
+from pytest_compileguard.dynamo.raised import (
+    raised_at_run,
+    raised_while_compiling,
+    weights_refused,
+)
 from pytest_compileguard.dynamo.refusals import LOOKS_UP_NEW_FRAMES
 from pytest_compileguard.dynamo.regions import CallTrace, probing
 from pytest_compileguard.dynamo.self_test import ensure_understood
@@ -67,8 +71,10 @@ __all__ = [
     "only_first",
     "probing",
     "raised_at_run",
+    "raised_while_compiling",
     "trace_lines",
     "tracing",
     "use_backend_once",
     "watching",
+    "weights_refused",
 ]

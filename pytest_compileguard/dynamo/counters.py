@@ -65,25 +65,42 @@ LOGS_ALL_BREAKS = hasattr(
 """Whether a break that Dynamo can't resume after is in the trace, as it is from torch 2.10 on."""
 
 
-def partial_compiles() -> int:
-    """Count those so far that a break ended, for ``lines_left``."""
-    return len(torch._dynamo.utils.graph_break_reasons)
+# Dynamo would compile a function that reads it by a module of torch, where a log calls that.
+_REASONS = torch._dynamo.utils.graph_break_reasons
 
 
-def lines_left(since: int) -> tuple[CodeLine, ...]:
-    """Lines from which on the rest of a function runs eager, of breaks since that many.
+class LinesLeft:
+    """Collects the lines from which on the rest of a function runs eager, from when it is made.
 
-    Before them Dynamo could have resumed; it compiles up to there, and skips the rest.
+    Before them Dynamo could have resumed; it compiles up to there, and skips the rest. Torch
+    drops its list of them when it is reset, so that ``look`` is due after each compile.
     """
-    found = []
-    for reason in torch._dynamo.utils.graph_break_reasons[since:]:
-        if reason.reason == "step_unsupported" and reason.user_stack:
-            frame = reason.user_stack[-1]
-            line = CodeLine(
-                file=frame.filename,
-                line=frame.lineno or 0,
-                function=plain_function(frame.name),
-                source="",
-            )
-            found.append(line)
-    return tuple(dict.fromkeys(found))
+
+    def __init__(self) -> None:
+        self._found: dict[CodeLine, None] = {}
+        self._last: object = None
+        self._seen = 0
+        self._pass_over()
+
+    @property
+    def lines(self) -> tuple[CodeLine, ...]:
+        """Those found so far, each once."""
+        return tuple(self._found)
+
+    def look(self) -> None:
+        """Take in what torch added to its list."""
+        is_same = any(r is self._last for r in _REASONS[self._seen - 1 : self._seen])
+        for reason in _REASONS[self._seen if is_same else 0 :]:
+            if reason.reason == "step_unsupported" and reason.user_stack:
+                frame = reason.user_stack[-1]
+                line = CodeLine(
+                    file=frame.filename,
+                    line=frame.lineno or 0,
+                    function=plain_function(frame.name),
+                    source="",
+                )
+                self._found[line] = None
+        self._pass_over()
+
+    def _pass_over(self) -> None:
+        self._seen, self._last = len(_REASONS), _REASONS[-1] if _REASONS else None

@@ -8,14 +8,16 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import torch._dynamo.config
 import torch._inductor.config
 import torch._logging._internal
 import torch.compiler.config
 
-from pytest_compileguard.dynamo.counters import lines_left, partial_compiles
+from pytest_compileguard.dynamo.counters import LinesLeft
 from pytest_compileguard.dynamo.refusals import refused_frames
 from pytest_compileguard.dynamo.regions import CallTrace, regions
+from pytest_compileguard.dynamo.state import ResetWatch
 from pytest_compileguard.trace.event import TraceEvent
 
 _TRACE = "torch.__trace"
@@ -50,18 +52,36 @@ class _TraceHandler(logging.Handler):
         self._own_ids = own_ids
         self._observing_s = dict(_overheads())
         self._thread = threading.get_ident()
+        self._left = LinesLeft()
+        self._watch, self._resets = ResetWatch(), 0
+
+    def close(self) -> None:
+        """Take in what torch tells without an event."""
+        self._look()
+        self._watch.forget()
+        super().close()
+
+    def _look(self) -> None:
+        """See what a reset would take away, before the next one; and whether there was one."""
+        self._left.look()
+        self._trace.left = self._left.lines
+        if self._watch.was_reset:
+            self._watch, self._resets = ResetWatch(), self._resets + 1
 
     def emit(self, record: logging.LogRecord) -> None:
+        self._look()
         metadata = getattr(record, "metadata", None)
         if isinstance(metadata, dict):
             payload = getattr(record, "payload", None)
             text = payload if isinstance(payload, str) else ""
-            event = TraceEvent(call=self._trace.call, metadata=metadata, payload=text)
+            event = TraceEvent(
+                call=self._trace.call, metadata=metadata, payload=text, resets=self._resets
+            )
             if self._is_own(event.compile_id):
                 if self._trace.records is not None:
                     self._trace.records.append(record)
                 own = self._with_own_overhead(event)
-                self._trace.events.append(TraceEvent(call=event.call, metadata=own, payload=text))
+                self._trace.events.append(msgspec.structs.replace(event, metadata=own))
             else:
                 self._trace.foreign[event.compile_id] = None
 
@@ -136,11 +156,8 @@ def _listening(trace: CallTrace, own_ids: set[str] | None) -> Iterator[CallTrace
             log.addHandler(listener)
             stack.callback(log.removeHandler, listener)
         stack.enter_context(regions(trace))
-        since = partial_compiles()
-        try:
-            yield trace
-        finally:
-            trace.left = lines_left(since)
+        stack.callback(handler.close)
+        yield trace
 
 
 @contextlib.contextmanager

@@ -20,16 +20,24 @@ def forget_compiled_code() -> None:
     torch.compiler.reset()
 
 
+# By a module of torch, Dynamo would compile what reads it, where a log calls that.
+_CLEARED_BY_RESET = torch._dynamo.utils.guard_failures
+
+
 class ResetWatch:
     """Tells whether torch dropped the code it had compiled since this was made."""
 
     def __init__(self) -> None:
         # Whoever resets torch clears this table; no code of torch looks a key of ours up.
-        torch._dynamo.utils.guard_failures[self] = []
+        _CLEARED_BY_RESET[self] = []
 
     @property
     def was_reset(self) -> bool:
-        return self not in torch._dynamo.utils.guard_failures
+        return self not in _CLEARED_BY_RESET
+
+    def forget(self) -> None:
+        """Leave no trace in torch's table."""
+        _CLEARED_BY_RESET.pop(self, None)
 
 
 def load_backend(backend: object) -> None:

@@ -161,15 +161,7 @@ def _fallbacks(plan: Plan, seen: CompileObservation, *, compiled: bool) -> Findi
     if seen.limit_hit and not any(f.kind == "limit_hit" for f in shown):
         shown.append(_unnamed_limit_hit())
     if not shown:
-        message = f"{counted(len(accepted), 'frame')} given up at accepted graph breaks"
-        return Finding(
-            metric="fallbacks",
-            status="passed",
-            message=message if accepted else "none",
-            observed=0,
-            limit=0,
-            evidence=_fallback_lines(accepted),
-        )
+        return _no_fallback(accepted, seen.raised_alike)
     kinds = dict.fromkeys(fallback.kind for fallback in shown)
     refused = [r for r in seen.recompiles if r.refused] if "limit_hit" in kinds else []
     finding = Finding(
@@ -182,6 +174,24 @@ def _fallbacks(plan: Plan, seen: CompileObservation, *, compiled: bool) -> Findi
         remedy=_fallback_remedy(plan, refused, shown, seen.break_sites),
     )
     return placed(finding, shown)
+
+
+def _no_fallback(accepted: Sequence[Fallback], raised: Sequence[Fallback]) -> Finding:
+    told = [f"{counted(len(accepted), 'frame')} given up at accepted graph breaks"] * bool(accepted)
+    if raised:
+        errors = " or ".join(dict.fromkeys(frame.met for frame in raised))
+        told.append(
+            f"{counted(len(raised), 'frame')} given up where both sides raise {errors}; torch runs "
+            "such code eager in all later calls"
+        )
+    return Finding(
+        metric="fallbacks",
+        status="passed",
+        message=", ".join(told) or "none",
+        observed=0,
+        limit=0,
+        evidence=_fallback_lines([*accepted, *raised]),
+    )
 
 
 def _fallback_remedy(
@@ -213,10 +223,10 @@ def _accepted_skips(plan: Plan, seen: CompileObservation) -> tuple[Fallback, ...
     """Frames that Dynamo gave up for graph breaks that the author of the test accepts."""
     breaks, limit = facts_of(seen)["graph_breaks"], plan.max_graph_breaks
     skips = tuple(f for f in seen.fallbacks if f.kind == "frame_skipped")
-    if breaks and limit is not None and breaks <= limit:
-        return skips
+    within = bool(breaks) and limit is not None and breaks <= limit
     allowed = {(site.file, site.line) for site in seen.break_sites if site.allowed}
-    return tuple(f for f in skips if (f.file, f.line) in allowed)
+    # An exception ends a call; that later ones run eager for it, no number of breaks accepts.
+    return tuple(f for f in skips if (within and not f.met) or (f.file, f.line) in allowed)
 
 
 def _unnamed_limit_hit() -> Fallback:

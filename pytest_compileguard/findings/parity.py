@@ -32,6 +32,7 @@ _MEND = "mend the target, which computes something else than the reference"
 _REPORT = "keep this code out of the graph by torch.compiler.disable, and report it to PyTorch"
 _OPERATOR = "seek a custom operator whose schema or fake kernel hides what it aliases or writes"
 _IN_BACKEND = "mend the backend, which computes something else than the graph that it is given"
+_BACKEND_RAISES = "mend the backend, which raises where the backward pass is compiled, or runs"
 _BACKWARD = "Tensor.backward()"
 _OPTIMIZERS = "torch.optim."
 _BY_HAND = (
@@ -149,7 +150,8 @@ def _of_others(mismatches: list[Mismatch], seen: ParityObservation) -> tuple[str
     by_compiler = stage not in _TRACING and not (stage is None and seen.asking)
     if by_compiler and all(_LAYOUT.match(m.message) for m in mismatches):
         return (_LAID_OUT.format(which=_LAYING_OUT.get(stage, "the backend")),)
-    otherwise = _AT_STAGE.get(stage, _IN_BACKEND) if stage else _SEEK
+    in_backend = _BACKEND_RAISES if all(map(_is_of_backward, mismatches)) else _IN_BACKEND
+    otherwise = _AT_STAGE.get(stage, in_backend) if stage else _SEEK
     if stage in (None, "eager") and seen.asking:
         places = [frame_text(line.file, line.line, line.function) for line in seen.asking]
         asks = "asks" if len(places) == 1 else "ask"
@@ -163,10 +165,15 @@ def _of_form(mismatches: list[Mismatch]) -> tuple[str, ...]:
     """Advise on differences that are all of one form: then no number is wrong besides."""
     kinds = {m.kind for m in mismatches}
     known = _OF_FORM.get(mismatches[0].kind)
-    if known is None or len(kinds) > 1:
+    if known is None or len(kinds) > 1 or all(map(_is_of_backward, mismatches)):
         return ()
     results = all(m.part == "output" for m in mismatches)
     return (known,) if results or kinds != {"kind"} else ()
+
+
+def _is_of_backward(mismatch: Mismatch) -> bool:
+    """Whether differentiating raised: the call itself did not."""
+    return mismatch.kind == "exception" and mismatch.path == "the gradients"
 
 
 def _if_rounding(mismatches: list[Mismatch], otherwise: str) -> str:

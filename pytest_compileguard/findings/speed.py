@@ -24,6 +24,12 @@ _SHORT_CALL_MS = 0.1
 _US_PER_MS = 1e3
 QUIETER = "raise max_time_s, or time on a quieter machine"
 """What to do where the samples leave it open."""
+_NO_INTERVAL = "of samples give no interval"
+_AGAIN = "when it was called again"
+_SET_UP = (
+    "timing makes the last call again and again: mend what raises, or have setup= make anew what a "
+    "call uses up"
+)
 
 
 def speed_findings(
@@ -49,7 +55,7 @@ def speed_findings(
         return (_without_number(status, f"the samples don't count: {seen.void}", limit),)
     gated, other = (wall, device) if plan.clock == "wall" else (device, wall)
     if gated is None:
-        return (_without_number(status, _why_undefined(seen, plan.clock), limit),)
+        return (_undefined(status, seen, plan),)
     finding = _judged(plan, seen, gated, other)
     finding = _with_launches(finding, launches)
     return (_explained(finding, bottleneck(wall, device, memory), plan),)
@@ -80,7 +86,7 @@ def _why_undefined(seen: SpeedObservation, clock: Clock) -> str:
     if clock == "device" and not samples_s:
         return next((note for note in seen.notes if "device clock" in note), "no device clock")
     if all(0 < sample_s < math.inf for sample_s in samples_s):
-        return f"{counted(len(samples_s) // 2, 'pair')} of samples give no interval"
+        return f"{counted(len(samples_s) // 2, 'pair')} {_NO_INTERVAL}"
     return "a sample is no finite time above 0"
 
 
@@ -102,8 +108,22 @@ def speed_digits(speed: Speed, limit: float | None) -> int:
 
 
 def _without_number(status: Status, reason: str, limit: float | None) -> Finding:
-    advice = QUIETER if status == "inconclusive" else ""
-    return Finding(metric="speedup", status=status, message=reason, limit=limit, remedy=advice)
+    """Tell that there is no number; neither time nor quiet gives one to a side that raises."""
+    again = status == "inconclusive" and _AGAIN in reason
+    return Finding(
+        metric="speedup",
+        status=status,
+        message=reason,
+        limit=limit,
+        remedy=_SET_UP if again else "",
+    )
+
+
+def _undefined(status: Status, seen: SpeedObservation, plan: Plan) -> Finding:
+    """Tell why samples give no number; where they are too few, more of them do."""
+    finding = _without_number(status, _why_undefined(seen, plan.clock), plan.min_speedup)
+    few = status == "inconclusive" and finding.message.endswith(_NO_INTERVAL)
+    return msgspec.structs.replace(finding, remedy=QUIETER) if few else finding
 
 
 def _judged(plan: Plan, seen: SpeedObservation, gated: Speed, other: Speed | None) -> Finding:

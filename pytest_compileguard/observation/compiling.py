@@ -132,6 +132,8 @@ class Fallback(Record):
     """What to do, where the advice for all of its kind does not fit."""
     function: str = ""
     """The function that the line stands in, where the frame only inlined it; ``?``: not known."""
+    met: str = ""
+    """Type of the exception for which Dynamo gave up: one that leaves the frame; empty: none."""
 
 
 class FusedKernel(Record):
@@ -188,6 +190,9 @@ class CompileObservation(Record, tag=True):
     error_remedy: str
     unreliable: tuple[str, ...]
     """Cross-checks that disagree; not empty: the numbers can't be trusted."""
+    raised_alike: tuple[Fallback, ...] = ()
+    """Frames given up for the very exception that their call raises, compiled as eager. They are
+    no fallbacks, and where they raise is no graph break."""
     raised: bool = False
     """Whether compiled code raised as it ran, where eager does not."""
     reused_graphs: int = 0

@@ -26,7 +26,7 @@ from pytest_compileguard.parity.side import Side
 from pytest_compileguard.parity.tolerance import Tolerance
 from pytest_compileguard.plan import Plan
 from pytest_compileguard.reproduction.saving import save
-from pytest_compileguard.shadow.call import ComparedCall, ShadowCall, Timeable
+from pytest_compileguard.shadow.call import ComparedCall, ShadowCall, Timeable, without_following
 from pytest_compileguard.shadow.captured import CapturedGraphs
 from pytest_compileguard.shadow.compiling import (
     compiled,
@@ -220,8 +220,7 @@ class Shadow:
         if actual.error is not None and expected.error is None:
             made.failed_compiled(actual.error)
             return
-        if actual.gradient_error is not None and expected.gradient_error is None:
-            made.failed_compiled(actual.gradient_error)
+        made.failed_backward(expected, actual)
         arithmetic = self._captured.of_call(trace)
         compared = ComparedCall(
             index=made.index,
@@ -270,7 +269,7 @@ class Shadow:
         """Compare what both sides gave and left; the call by the other implementation, if any."""
         (expected, drawn), (actual, left) = eager, compiled_
         comparison = call.comparison()
-        made.parity = comparison.compare(expected, actual)
+        made.parity = without_following(comparison.compare(expected, actual), actual)
         comparison.compare_surroundings(drawn.snapshot.values(), left.snapshot.values())
         # Dynamo fills lazy parameters before it traces, with other draws than eager.
         told = actual.error is None and not has_lazy_parameters(call.snapshot)

@@ -27,6 +27,13 @@ from pytest_compileguard.shadow.float64 import recorded_draws, run_in_float64
 from pytest_compileguard.shadow.prepared import Prepared
 from pytest_compileguard.trace.compile_error import explain_error, explain_run_error
 
+GRADIENTS = "the gradients"
+"""The path of a mismatch that is about all of them."""
+_IN_BACKWARD = (
+    "mend what the backend raises there: it is compiled only when a gradient is asked for; "
+    'backend="aot_eager" tells whether the backend alone fails'
+)
+
 
 @dataclass(kw_only=True, slots=True)
 class ShadowCall:
@@ -56,6 +63,27 @@ class ShadowCall:
         """Note that the compiled call raises what eager does not."""
         self.raised = self.trace is not None and dynamo.raised_at_run(error, self.trace)
         self.compile_error = (explain_run_error if self.raised else explain_error)(error)
+
+    def failed_backward(self, expected: Side, actual: Side) -> None:
+        """Note that what the compiled call gave can't be differentiated where eager's can."""
+        error = actual.gradient_error
+        if error is None or expected.gradient_error is not None or dynamo.weights_refused(error):
+            return
+        self.failed_compiled(error)
+        if dynamo.raised_while_compiling(error) and self.compile_error is not None:
+            text, remedy = self.compile_error
+            told = f"the backward pass could not be compiled: {text}"
+            self.compile_error = (told, remedy or _IN_BACKWARD)
+
+
+def without_following(parity: CallParity, actual: Side) -> CallParity:
+    """Tell outputs of another form alone, not also that eager's weights don't fit them."""
+    if dynamo.weights_refused(actual.gradient_error) and any(
+        mismatch.kind == "kind" for mismatch in parity.mismatches
+    ):
+        told = [m for m in parity.mismatches if (m.path, m.kind) != (GRADIENTS, "exception")]
+        parity.mismatches[:] = told
+    return parity
 
 
 Types = Callable[[], contextlib.AbstractContextManager[object]]

@@ -35,7 +35,7 @@ from pytest_compileguard.observation import (
 from pytest_compileguard.parity.extreme import extreme
 from pytest_compileguard.parity.side import Side
 from pytest_compileguard.plan import Plan
-from pytest_compileguard.shadow.call import ComparedCall
+from pytest_compileguard.shadow.call import ComparedCall, without_following
 from pytest_compileguard.shadow.compiling import compiled, compiled_part
 from pytest_compileguard.shadow.prepared import Prepared, has_lazy_parameters
 
@@ -165,7 +165,7 @@ class _Reruns:
         with dynamo.inductor_configured(config), dynamo.tracing(self._failed.index, set()) as trace:
             side = again.run(self._failed.cotangents)
         left, comparison = self._failed.scene.now(), self._failed.comparison()
-        comparison.compare(self._expected, side)
+        without_following(comparison.compare(self._expected, side), side)
         comparison.compare_surroundings(self._left.snapshot.values(), left.snapshot.values())
         told = side.error is None and not has_lazy_parameters(self._failed.snapshot)
         if told and not left.random.same_tensors_drawn(self._left.random):
@@ -252,4 +252,5 @@ class _Reruns:
 
 
 def _raised(side: Side) -> bool:
-    return side.error is not None or side.gradient_error is not None
+    error = side.gradient_error
+    return side.error is not None or (error is not None and not dynamo.weights_refused(error))

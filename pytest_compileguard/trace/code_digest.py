@@ -35,9 +35,12 @@ _QUOTES = ("'''", '"""')
 
 
 def graph_codes(events: Iterable[TraceEvent], graph_ids: Sequence[str]) -> tuple[GraphCode, ...]:
-    """Give a digest for each graph and part whose code was heard; the others are left out."""
+    """Give a digest for each graph and part whose code was heard; the others are left out.
+
+    So are graphs of one compile id, from before a reset and after it.
+    """
     texts: dict[tuple[int, str], list[str]] = {}
-    numbers = {compile_id: number for number, compile_id in enumerate(graph_ids, 1)}
+    numbers = {cid: n for n, cid in enumerate(graph_ids, 1) if graph_ids.count(cid) == 1}
     for event in events:
         code, graph = event.payload, numbers.get(event.compile_id)
         if "inductor_output_code" in event.metadata and code and graph is not None:

@@ -8,6 +8,9 @@ recompile. All of these are one site: the number is that of the places to be edi
 
 from __future__ import annotations
 
+import functools
+import itertools
+import operator
 import re
 from collections.abc import Iterable, Sequence
 
@@ -61,18 +64,37 @@ class TraceFacts(Record):
     """Frames whose compilation ended in an error that Dynamo hands on, unless told otherwise."""
     limit_hit: bool
     compile_time_s: float
-    failed: frozenset[str]
-    """Compile ids that left no code, for whatever reason."""
+    failed: int
+    """Compiles that left no code, for whatever reason."""
+    failed_again: int
+    """Those of them that were to follow a guard failure."""
     failed_graphs: int
     """Those of them that had captured a graph."""
+    graph_calls: tuple[int, ...]
+    """The call in which each graph was compiled, at its last attempt."""
 
 
 def read_trace(events: Sequence[TraceEvent], *, target: str, dynamic: bool | None) -> TraceFacts:
     """Reduce the events of one call sequence, in order, to facts.
 
     ``target`` names the frame that torch wraps around modules of its own classes;
-    ``dynamic`` is what the test asked of ``torch.compile``.
+    ``dynamic`` is what the test asked of ``torch.compile``. Events from before a reset are read
+    apart from those after it, as torch gives the same compile ids to other code then.
     """
+    parts = [list(part) for _, part in itertools.groupby(events, lambda event: event.resets)]
+    read = [_read(part, target=target, dynamic=dynamic) for part in parts or [[]]]
+    added = {
+        name: functools.reduce(operator.add, (getattr(facts, name) for facts, _ in read))
+        for name in TraceFacts.__struct_fields__
+    }
+    added["break_sites"] = merged_sites([event for _, breaks in read for event in breaks])
+    return TraceFacts(**(added | {"limit_hit": bool(added["limit_hit"])}))
+
+
+def _read(
+    events: Sequence[TraceEvent], *, target: str, dynamic: bool | None
+) -> tuple[TraceFacts, tuple[BreakEvent, ...]]:
+    """Read events in which each compile id stands for one compile; break sites come apart."""
     frames = read_frames(events, target)
     graphs = free_inputs(events)
     failed = {e.compile_id: e for e in events if e.metrics and failure(e.metrics)}
@@ -82,21 +104,25 @@ def read_trace(events: Sequence[TraceEvent], *, target: str, dynamic: bool | Non
     given_up += left_at_a_break(events, failed)
     breaks = _distinct_breaks(events, limit, frames)
     recompiles = _recompiles(events, frames, graphs, limit, dynamic=dynamic)
-    return TraceFacts(
+    captured = {e.compile_id: e.call for e in events if "dynamo_output_graph" in e.metadata}
+    facts = TraceFacts(
         graph_ids=graph_ids,
         ops=_of_each(events, graph_ids, "graph_op_count"),
         guards=sum(_of_each(events, graph_ids, "guard_count")),
         backward_graphs=len({e.compile_id for e in events if "aot_backward_graph" in e.metadata}),
-        break_sites=merged_sites(breaks),
+        break_sites=(),
         break_events=sum(event.of_first_compile for event in breaks),
         recompiles=recompiles,
         skipped=tuple(skipped_frame(e, frames) for e in given_up if is_given_up(e)),
         raised=tuple(swallowed_error(e, frames, events) for e in given_up if not is_given_up(e)),
         limit_hit=bool(limit),
         compile_time_s=_compile_time_s(events),
-        failed=frozenset(failed),
+        failed=len(failed),
+        failed_again=len(failed.keys() & {recompile.compile_id for recompile in recompiles}),
         failed_graphs=len(graphs.keys() & failed.keys()),
+        graph_calls=tuple(captured[compile_id] for compile_id in graph_ids),
     )
+    return facts, breaks
 
 
 def _distinct_breaks(

@@ -13,6 +13,8 @@ class TraceEvent(Record):
     call: int
     metadata: dict[str, Any]
     payload: str
+    resets: int = 0
+    """How often torch was reset before it, since somebody listens: compile ids begin anew then."""
 
     @property
     def compile_id(self) -> str:

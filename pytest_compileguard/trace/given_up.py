@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Container, Iterable
 
 import msgspec
@@ -13,6 +14,8 @@ from pytest_compileguard.trace.frames import Frame, failure
 
 BREAK = "dynamo_graph_break_reason"
 """The artifact that tells of a graph break."""
+_MET = re.compile(r"Observed exception\b.*\braised exception (\w+)\(", re.DOTALL)
+_ASSERTED = "Assertion failed on symbolic shapes"
 
 
 def left_at_a_break(events: Iterable[TraceEvent], failed: Container[str]) -> list[TraceEvent]:
@@ -33,6 +36,7 @@ def left_at_a_break(events: Iterable[TraceEvent], failed: Container[str]) -> lis
 def skipped_frame(event: TraceEvent, frames: dict[str, Frame]) -> Fallback:
     """Tell of a frame that Dynamo gave up, and why."""
     metrics = event.metrics or {}
+    told = failure(metrics).partition(": ")[2]
     frame = frames.get(event.compile_id) or Frame(name="?", file="?", line=0)
     definition = CodeLine(
         file=frame.file, line=frame.line, function=frame.name, source="", role="definition"
@@ -43,10 +47,19 @@ def skipped_frame(event: TraceEvent, frames: dict[str, Frame]) -> Fallback:
         frame=frame.name,
         file=str(metrics.get("fail_user_frame_filename") or frame.file),
         line=int(metrics.get("fail_user_frame_lineno") or frame.line),
-        reason=_first_sentence(failure(metrics).partition(": ")[2]) or "Dynamo skipped the frame",
+        reason=_first_sentence(told) or "Dynamo skipped the frame",
         definition=definition,
         called_from=frame.called_from,
+        met=_exception_met(told),
     )
+
+
+def _exception_met(told: str) -> str:
+    """Name the type of the exception that Dynamo met and nothing in the frame caught."""
+    if told.startswith(_ASSERTED):
+        return AssertionError.__name__
+    found = _MET.match(told)
+    return found[1] if found else ""
 
 
 def swallowed_error(

@@ -75,4 +75,45 @@ def test_backward_that_raises_is_told_by_whether_it_ran(*, compiles: bool) -> No
 
     assert "no backward" in seen.told
     assert ("compiled code raised RuntimeError, eager did not" in seen.told) == compiles
+    told = "the backward pass could not be compiled: RuntimeError: no backward" in seen.told
+    assert told is not compiles
     assert "nothing was compiled" not in seen.told
+
+
+@pytest.mark.parametrize("compiles", (True, False))
+def test_a_backend_whose_backward_raises_computes_nothing_wrong(*, compiles: bool) -> None:
+    def backward(graph: Any, inputs: Any) -> Any:
+        del graph, inputs
+        if not compiles:
+            raise RuntimeError("no backward")
+
+        def run(*_args: Any) -> Any:
+            raise RuntimeError("no backward")
+
+        return make_boxed_func(run)
+
+    x = torch.ones(3, requires_grad=True)
+    spec = CompileCheck(backend=aot_autograd(fw_compiler=nop, bw_compiler=backward))
+    told = check(lambda x: x.sin(), (x,), spec=spec).told
+
+    assert "mend the backend, which raises where the backward pass is compiled, or runs" in told
+    assert "computes something else" not in told
+    assert "torch._check" not in told
+
+
+def reshapes_while_traced(x: Tensor) -> Tensor:
+    return (x * 2).unsqueeze(0) if torch.compiler.is_compiling() else x * 2
+
+
+@pytest.mark.parametrize("locates", (True, False))
+def test_an_output_of_another_shape_is_no_error_of_compiled_code(*, locates: bool) -> None:
+    x = torch.ones(3, requires_grad=True)
+    spec = CompileCheck(backend="aot_eager")
+    seen = check(reshapes_while_traced, (x,), spec=spec, locates=locates)
+
+    assert seen.told.startswith("test: compiled differs from eager (1 of ")
+    assert "output: shape: compiled [1, 3], eager [3]" in seen.told
+    assert "Mismatch in shape" not in seen.told
+    assert "compiled code raised" not in seen.told
+    assert ("departs first at stage eager" in seen.told) is locates
+    assert "could not run" not in seen.told

@@ -72,6 +72,25 @@ def test_a_quieter_machine_is_no_remedy_for_a_slow_call() -> None:
     assert finding_of(verdict_of(), "speedup").remedy == ""
 
 
+@pytest.mark.parametrize(
+    ("speed", "remedy"),
+    (
+        (NotObserved(reason="compiled raised OSError when it was called again: gone"), "setup="),
+        (NotObserved(reason="the timed call runs no compiled code"), ""),
+        (make_speed(void="compiled 2 time(s) while sampling"), ""),
+        (make_speed(eager_s=(1.3,) * 3, compiled_s=(1.0,) * 3), "raise max_time_s"),
+    ),
+)
+def test_nor_is_it_one_where_no_time_gives_a_number(
+    speed: SpeedObservation | NotObserved, remedy: str
+) -> None:
+    finding = finding_of(verdict_of(speed=speed), "speedup")
+    assert finding.status == "inconclusive"
+    assert remedy in finding.remedy
+    assert bool(remedy) is bool(finding.remedy)
+    assert ("quieter" in finding.remedy) is ("max_time_s" in remedy)
+
+
 def test_a_noisy_machine_does_not_fail_the_test() -> None:
     verdict = verdict_of(speed=make_speed(1.2, 0.05))
     assert (verdict.outcome, verdict.fails) == ("inconclusive", False)
