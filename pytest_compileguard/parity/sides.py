@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from pytest_compileguard.isolation.ambient import RandomState
 from pytest_compileguard.observation import MismatchKind, MismatchPart
 from pytest_compileguard.parity.errors_raised import same_error
 from pytest_compileguard.parity.float64_runs import About
@@ -14,6 +15,7 @@ from pytest_compileguard.parity.gradients import is_of_used_graph
 from pytest_compileguard.parity.judging import CallParity, LeafJudge
 from pytest_compileguard.parity.leaves import Leaf, Structure, leaves_of
 from pytest_compileguard.parity.plain import equal_leaves
+from pytest_compileguard.parity.random_states import generators_that_differ
 from pytest_compileguard.parity.side import GRAD, GRADIENT_OF, Place, Side
 from pytest_compileguard.parity.state import ABSENT, Twins, aliases, attribute_pairs, sharing_text
 
@@ -77,10 +79,13 @@ class SideComparison:
             if self._paths(*pair):
                 self._leaves(*pair, "outside")
 
-    def report_random_state(self) -> None:
-        """Say that the two sides left torch's generators in different states."""
-        message = "compiled draws other random numbers than eager, so what is drawn next differs"
-        self._judge.report("random state", "mutation", message)
+    def compare_random_states(self, eager: RandomState, compiled: RandomState) -> None:
+        """Compare where the generators of torch, Python and numpy stand after the call."""
+        for name in generators_that_differ(eager, compiled):
+            message = (
+                "compiled draws other random numbers than eager, so what is drawn next differs"
+            )
+            self._judge.report(f"random state{name}", "mutation", message)
 
     def _exceptions(self, eager: Side, compiled: Side) -> bool:
         if eager.error is None and compiled.error is None:

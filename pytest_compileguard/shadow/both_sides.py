@@ -273,8 +273,8 @@ class Shadow:
         comparison.compare_surroundings(drawn.snapshot.values(), left.snapshot.values())
         # Dynamo fills lazy parameters before it traces, with other draws than eager.
         told = actual.error is None and not has_lazy_parameters(call.snapshot)
-        if told and not left.random.same_tensors_drawn(drawn.random):
-            comparison.report_random_state()
+        if told:
+            comparison.compare_random_states(drawn.random, left.random)
         other, sound = None, not made.parity.mismatches
         if self._other is not None:
             other = self._other.compare(made, expected, actual, call)

@@ -168,8 +168,8 @@ class _Reruns:
         without_following(comparison.compare(self._expected, side), side)
         comparison.compare_surroundings(self._left.snapshot.values(), left.snapshot.values())
         told = side.error is None and not has_lazy_parameters(self._failed.snapshot)
-        if told and not left.random.same_tensors_drawn(self._left.random):
-            comparison.report_random_state()
+        if told:
+            comparison.compare_random_states(self._left.random, left.random)
         return _Rerun(
             side=side,
             mismatches=comparison.result.mismatches,
