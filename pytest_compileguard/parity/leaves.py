@@ -13,6 +13,9 @@ from torch.utils import _pytree as pytree
 from pytest_compileguard.isolation.keys import key_names, without_addresses
 from pytest_compileguard.isolation.objects import attributes_of
 
+_TYPE = " (type)"
+"""How the path of what an object is ends."""
+
 
 class Leaf(NamedTuple):
     """One value that is not taken apart further."""
@@ -35,6 +38,22 @@ def leaves_of(value: Any, path: str, *, objects: bool = False) -> list[Leaf]:
 def tensors_of(leaves: list[Leaf]) -> list[tuple[str, torch.Tensor]]:
     """The leaves that are tensors."""
     return [(leaf.path, leaf.value) for leaf in leaves if isinstance(leaf.value, torch.Tensor)]
+
+
+def lack_numbers(leaves: list[Leaf]) -> bool:
+    """Whether tensors are all that there is to compare, and none of them holds a number."""
+    values = [leaf.value for leaf in leaves if not _is_form(leaf)]
+    tensors = [value for value in values if isinstance(value, torch.Tensor)]
+    others = [v for v in values if v is not None and not isinstance(v, torch.Tensor)]
+    return bool(tensors) and not others and not any(map(_holds_numbers, tensors))
+
+
+def _is_form(leaf: Leaf) -> bool:
+    return isinstance(leaf.value, Structure) or leaf.path.endswith(_TYPE)
+
+
+def _holds_numbers(tensor: torch.Tensor) -> bool:
+    return tensor.device.type != "meta" and tensor.numel() > 0
 
 
 def _flattened(value: Any) -> tuple[list[tuple[str, Any]], pytree.TreeSpec]:
@@ -67,7 +86,7 @@ class _Walk:
         if parts is None or id(value) in self._open:
             return [Leaf(path, value)]
         self._open.add(id(value))
-        kind = [Leaf(f"{path} (type)", type(value).__qualname__)]
+        kind = [Leaf(f"{path}{_TYPE}", type(value).__qualname__)]
         inner = [self.leaves(part, path + name) for name, part in parts.items()]
         self._open.discard(id(value))
         return sum(inner, kind)

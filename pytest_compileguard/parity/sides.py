@@ -13,11 +13,13 @@ from pytest_compileguard.parity.errors_raised import same_error
 from pytest_compileguard.parity.float64_runs import About
 from pytest_compileguard.parity.gradients import is_of_used_graph
 from pytest_compileguard.parity.judging import CallParity, LeafJudge
-from pytest_compileguard.parity.leaves import Leaf, Structure, leaves_of
+from pytest_compileguard.parity.leaves import Leaf, Structure, lack_numbers, leaves_of
 from pytest_compileguard.parity.plain import equal_leaves
 from pytest_compileguard.parity.random_states import generators_that_differ
 from pytest_compileguard.parity.side import GRAD, GRADIENT_OF, Place, Side
 from pytest_compileguard.parity.state import ABSENT, Twins, aliases, attribute_pairs, sharing_text
+
+NO_NUMBERS = "output: empty, or on the meta device, so its form was compared, and no number"
 
 
 class SideComparison:
@@ -38,6 +40,8 @@ class SideComparison:
             before = self.result.leaves
             self._leaves(eager.outputs, compiled.outputs, "result", "value", form=True)
             self.result.blind = bool(eager.outputs) and self.result.leaves == before
+            if lack_numbers(eager.outputs):
+                self.result.unchecked[NO_NUMBERS] = None
             self._aliasing(eager, compiled)
         if self._paths(eager.arguments, compiled.arguments):
             self._leaves(eager.arguments, compiled.arguments, "result")

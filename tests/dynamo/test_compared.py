@@ -240,3 +240,29 @@ def test_a_call_whose_result_can_t_be_compared_is_not_counted_as_compared() -> N
     (parity,) = [f for f in seen.verdict.findings if f.metric == "parity"]
     assert parity.status == "failed"
     assert "nothing was compared: output: values of type function" in parity.message
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    (
+        (lambda: torch.ones(0, 3), True),
+        (lambda: torch.ones(3, device="meta"), True),
+        (lambda: torch.ones(3), False),
+    ),
+)
+def test_a_result_without_numbers_is_said_to_be_unchecked(
+    make: Callable[[], torch.Tensor],
+    said: bool,  # noqa: FBT001
+) -> None:
+    def target(x: torch.Tensor) -> list[torch.Tensor]:
+        return [x * 2]
+
+    seen = check(target, (make(),))
+    assert seen.verdict.outcome == "passed", seen.told
+    assert any("no number" in message for message in unchecked(seen)) == said
+
+
+def test_a_result_of_which_a_part_has_numbers_was_compared() -> None:
+    seen = check(lambda x: (x * 2, x[:0] * 2), (torch.ones(3),))
+    assert seen.verdict.outcome == "passed", seen.told
+    assert unchecked(seen) == []
