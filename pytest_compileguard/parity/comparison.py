@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import torch
 
 from pytest_compileguard.isolation.storages import is_plain
+from pytest_compileguard.parity.kinds import defines_equality
 from pytest_compileguard.parity.tolerance import Tolerance
 
 _PIECE = 2**20
@@ -254,7 +255,7 @@ def _arrays(actual: Any, expected: Any, tolerance: Tolerance) -> Difference | No
 
 def _others(actual: Any, expected: Any) -> Difference | None:
     kind = type(actual)
-    if not isinstance(actual, _PLAIN) and (callable(actual) or not _defines_equality(kind)):
+    if not isinstance(actual, _PLAIN) and (callable(actual) or not defines_equality(kind)):
         raise IncomparableError(f"values of type {kind.__qualname__} can't be compared")
     equal: object = None
     with contextlib.suppress(Exception):  # any class may refuse in its own way
@@ -271,7 +272,3 @@ def _is_unordered(actual: frozenset[Any] | set[Any], expected: Any) -> bool:
     plain = (*_PLAIN, float, complex)
     parts = [*actual, *expected]
     return len(actual) == len(expected) and not all(isinstance(part, plain) for part in parts)
-
-
-def _defines_equality(kind: type) -> bool:
-    return any("__eq__" in vars(base) for base in kind.__mro__ if base is not object)

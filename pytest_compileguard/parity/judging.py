@@ -24,6 +24,7 @@ from pytest_compileguard.parity.reference import (
     within_precision,
 )
 from pytest_compileguard.parity.side import Place
+from pytest_compileguard.parity.state import Twins
 from pytest_compileguard.parity.tolerance import Tolerance
 
 
@@ -64,8 +65,8 @@ class LeafJudge:
         self._runs = Float64Runs(reference)
         self._before = before
         self._held: dict[Place, dict[str, Any]] = {}
-        self.twins: set[int] = set()
-        """Eager's copies of objects, whose tensors and attributes are state."""
+        self.twins = Twins({}, {})
+        """Copies of objects on both sides, whose tensors and attributes are state."""
         self._tf32 = tf32
         self._epsilon = epsilon
         self.result = CallParity()
@@ -73,8 +74,12 @@ class LeafJudge:
     def compare(self, about: About, actual: Any, expected: Any, *, form: bool = False) -> None:
         """Compare one leaf of both sides; ``form`` includes strides and ``requires_grad``."""
         path, _, kind, _ = about
-        if id(expected) in self.twins and type(actual) is type(expected):
-            return  # its tensors and attributes are state
+        if not isinstance(expected, torch.Tensor):
+            same = self.twins.are_one(actual, expected)
+            if same is False:
+                self.report(path, "value", self.twins.told(actual, expected), part=about.part)
+            if same is not None:
+                return  # its tensors and attributes are state
         if kind == "mutation" and callable(expected) and callable(actual):
             return  # nobody writes to a function
         actual, note = as_eager_would(path, actual, expected)

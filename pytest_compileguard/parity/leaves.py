@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import Any, NamedTuple
 
 import torch
@@ -12,6 +12,7 @@ from torch.utils import _pytree as pytree
 
 from pytest_compileguard.isolation.keys import key_names, without_addresses
 from pytest_compileguard.isolation.objects import attributes_of
+from pytest_compileguard.parity.kinds import plain
 
 _TYPE = " (type)"
 """How the path of what an object is ends."""
@@ -30,9 +31,23 @@ class Structure(str):
     __slots__ = ()
 
 
+Kinds = Callable[[Any], dict[str, Any] | None]
+"""Gives the parts of values of some kinds, each by how its path ends; ``None`` of others."""
+
+
 def leaves_of(value: Any, path: str, *, objects: bool = False) -> list[Leaf]:
     """Flatten containers, registered pytrees and dataclasses; with ``objects``, any attributes."""
     return _Walk(objects=objects).leaves(value, path)
+
+
+def bound_leaves_of(
+    value: Any, path: str, kinds: Kinds, whole: Container[int] = frozenset()
+) -> list[Leaf]:
+    """Flatten what a name is bound to, values of these kinds too.
+
+    What is ``whole``, by identity, is one leaf.
+    """
+    return _Walk(objects=True, kinds=kinds, whole=whole).leaves(value, path)
 
 
 def tensors_of(leaves: list[Leaf]) -> list[tuple[str, torch.Tensor]]:
@@ -56,23 +71,33 @@ def _holds_numbers(tensor: torch.Tensor) -> bool:
     return tensor.device.type != "meta" and tensor.numel() > 0
 
 
-def _flattened(value: Any) -> tuple[list[tuple[str, Any]], pytree.TreeSpec]:
+def _flattened(
+    value: Any, is_whole: Callable[[Any], bool]
+) -> tuple[list[tuple[str, Any]], pytree.TreeSpec]:
     """The leaves of a tree, each with its place; numbers where its author gave no names."""
     try:
-        pairs, structure = pytree.tree_flatten_with_path(value)
+        pairs, structure = pytree.tree_flatten_with_path(value, is_whole)
     except ValueError:
-        leaves, structure = pytree.tree_flatten(value)
+        leaves, structure = pytree.tree_flatten(value, is_whole)
         return [(f"[{index}]", leaf) for index, leaf in enumerate(leaves)], structure
     return [(pytree.keystr(keys), leaf) for keys, leaf in pairs], structure
 
 
+def _of_no_kind(_: Any) -> None:
+    return None
+
+
 class _Walk:
-    def __init__(self, *, objects: bool) -> None:
+    def __init__(
+        self, *, objects: bool, kinds: Kinds = _of_no_kind, whole: Container[int] = frozenset()
+    ) -> None:
         self._objects = objects
+        self._kinds = kinds
+        self._whole = whole
         self._open: set[int] = set()
 
     def leaves(self, value: Any, path: str) -> list[Leaf]:
-        pairs, structure = _flattened(value)
+        pairs, structure = _flattened(value, self._is_whole)
         # A list is no tuple, though their leaves agree.
         container = not structure.is_leaf()
         told = Leaf(f"{path} (structure)", Structure(without_addresses(repr(structure))))
@@ -82,14 +107,19 @@ class _Walk:
         return found
 
     def _parts(self, value: Any, path: str) -> list[Leaf]:
-        parts = self._attributes(value)
+        value = value if self._kinds is _of_no_kind else plain(value)
+        parts = None if self._is_whole(value) else self._kinds(value) or self._attributes(value)
         if parts is None or id(value) in self._open:
-            return [Leaf(path, value)]
+            around = parts is not None and self._kinds is not _of_no_kind
+            return [Leaf(path, Structure("what holds it") if around else value)]
         self._open.add(id(value))
         kind = [Leaf(f"{path}{_TYPE}", type(value).__qualname__)]
         inner = [self.leaves(part, path + name) for name, part in parts.items()]
         self._open.discard(id(value))
         return sum(inner, kind)
+
+    def _is_whole(self, value: Any) -> bool:
+        return id(value) in self._whole
 
     def _attributes(self, value: Any) -> dict[str, Any] | None:
         if isinstance(value, type | torch.Tensor | torch.nn.Module):

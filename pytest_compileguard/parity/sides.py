@@ -9,11 +9,12 @@ import torch
 
 from pytest_compileguard.isolation.ambient import RandomState
 from pytest_compileguard.observation import MismatchKind, MismatchPart
+from pytest_compileguard.parity.bindings import Bindings, same_paths
 from pytest_compileguard.parity.errors_raised import same_error
 from pytest_compileguard.parity.float64_runs import About
 from pytest_compileguard.parity.gradients import is_of_used_graph
 from pytest_compileguard.parity.judging import CallParity, LeafJudge
-from pytest_compileguard.parity.leaves import Leaf, Structure, lack_numbers, leaves_of
+from pytest_compileguard.parity.leaves import Leaf, Structure, lack_numbers
 from pytest_compileguard.parity.plain import equal_leaves
 from pytest_compileguard.parity.random_states import generators_that_differ
 from pytest_compileguard.parity.side import GRAD, GRADIENT_OF, Place, Side
@@ -34,8 +35,7 @@ class SideComparison:
         raised = self._exceptions(eager, compiled)
         if raised and self.result.mismatches:
             return self.result
-        objects = [twin for _, twin in eager.state.values() if not isinstance(twin, torch.Tensor)]
-        self._judge.twins = {id(twin) for twin in objects}
+        self._judge.twins = Twins(compiled.state, eager.state)
         if not raised and self._paths(eager.outputs, compiled.outputs, "output"):
             before = self.result.leaves
             self._leaves(eager.outputs, compiled.outputs, "result", "value", form=True)
@@ -45,6 +45,9 @@ class SideComparison:
             self._aliasing(eager, compiled)
         if self._paths(eager.arguments, compiled.arguments):
             self._leaves(eager.arguments, compiled.arguments, "result")
+            bindings = Bindings(self._judge, "bound")
+            for expected, actual in zip(eager.arguments, compiled.arguments, strict=True):
+                bindings.compare_attributes(expected.path, actual.value, expected.value)
         self._accumulated(eager, compiled)
         self._state(eager, compiled)
         if not raised:
@@ -76,12 +79,7 @@ class SideComparison:
                 continue
             if self._passed_over(eager[path], compiled[path]):
                 continue
-            pair = (
-                leaves_of(eager[path], path, objects=True),
-                leaves_of(compiled[path], path, objects=True),
-            )
-            if self._paths(*pair):
-                self._leaves(*pair, "outside")
+            Bindings(self._judge, "outside").compare(path, compiled[path], eager[path])
 
     def compare_random_states(self, eager: RandomState, compiled: RandomState) -> None:
         """Compare where the generators of torch, Python and numpy stand after the call."""
@@ -105,15 +103,7 @@ class SideComparison:
     def _paths(
         self, eager: list[Leaf], compiled: list[Leaf], part_otherwise: MismatchPart = "other"
     ) -> bool:
-        expected, actual = [leaf.path for leaf in eager], [leaf.path for leaf in compiled]
-        if expected == actual:
-            return True
-        odd = sorted(set(expected) ^ set(actual))[:4] or ["the order of its parts"]
-        first = (eager or compiled)[0]
-        part: MismatchPart = "structure" if isinstance(first.value, Structure) else part_otherwise
-        message = f"another structure on the two sides: {', '.join(odd)}"
-        self._judge.report(first.path, "kind", message, part=part)
-        return False
+        return same_paths(self._judge, eager, compiled, part_otherwise)
 
     def _leaves(
         self,
@@ -144,7 +134,7 @@ class SideComparison:
                 self._judge.report(path, "aliasing", f"compiled {texts[0]}, eager {texts[1]}")
 
     def _state(self, eager: Side, compiled: Side) -> None:
-        twins = Twins(compiled.state, eager.state)
+        twins, bindings = self._judge.twins, Bindings(self._judge, "bound")
         known: set[tuple[int, int]] = set()  # the sides keep their twins alive
         for key, (path, expected) in eager.state.items():
             if key not in compiled.state:
@@ -152,6 +142,7 @@ class SideComparison:
             actual = compiled.state[key][1]
             if isinstance(expected, torch.Tensor):
                 self._judge.compare(About(path, "met", "mutation"), actual, expected)
+                bindings.compare_attributes(path, actual, expected)
             elif not self._passed_over(expected, actual, known):
                 for name, a, e in attribute_pairs(actual, expected, twins):
                     place = f"{path}{name}".lstrip(".")
@@ -159,10 +150,8 @@ class SideComparison:
                         self.result.leaves += 1
                         side = "eager" if a is ABSENT else "compiled"
                         self._judge.report(place, "mutation", f"only {side} has it")
-                        continue
-                    pair = leaves_of(e, place, objects=True), leaves_of(a, place, objects=True)
-                    if self._paths(*pair):
-                        self._leaves(*pair, "bound")
+                    else:
+                        bindings.compare(place, a, e)
 
     def _accumulated(self, eager: Side, compiled: Side) -> None:
         """Compare what a backward pass inside of the call left in ``.grad``."""

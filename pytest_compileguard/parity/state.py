@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import enum
 import functools
 import types
 from collections.abc import Iterator, Sequence
@@ -17,7 +16,8 @@ from pytest_compileguard.isolation.keys import key_names
 from pytest_compileguard.isolation.objects import attributes_of, is_compiler_mark
 from pytest_compileguard.isolation.storages import memory_key
 from pytest_compileguard.parity.gradients import NamedTensor
-from pytest_compileguard.parity.leaves import leaves_of, tensors_of
+from pytest_compileguard.parity.kinds import generator_state, parts_of_kind, parts_that_hold
+from pytest_compileguard.parity.leaves import Leaf, bound_leaves_of, leaves_of, tensors_of
 from pytest_compileguard.parity.plain import holds_no_tensor
 
 
@@ -46,11 +46,10 @@ ABSENT = object()
 """What stands for an attribute or item that one of two twins lacks."""
 State = dict[int, tuple[str, Any]]
 
-_COMPARED = (
-    *(bool, int, float, complex, str, bytes, bytearray, type(None), enum.Enum, torch.Tensor),
-    *(list, tuple, dict, set, frozenset, collections.deque, torch.dtype, torch.device),
+_WITHOUT_STATE = (
+    *(type, types.MethodType, types.BuiltinFunctionType, functools.partial, torch.Tensor),
 )
-_WITHOUT_STATE = (type, types.MethodType, types.BuiltinFunctionType, functools.partial)
+_WITHOUT_NEW_TENSORS = (*ATOMIC, types.FunctionType, types.MethodType)
 _ATOMS = (bool, int, float, complex, str, bytes, type(None))
 
 
@@ -65,37 +64,26 @@ def attribute_pairs(actual: Any, expected: Any, twins: Twins) -> list[tuple[str,
     for name in [*e, *(name for name in a if name not in e)]:
         if name not in a or name not in e:
             pairs.append((name, a.get(name, ABSENT), e.get(name, ABSENT)))
-        elif not twins.correspond(a[name], e[name]) and _is_compared(e[name]):
+        elif not twins.are_one(a[name], e[name]):
             pairs.append((name, a[name], e[name]))
+    ordered = isinstance(expected, collections.OrderedDict)
+    if ordered and a.keys() == e.keys() and [*a] != [*e]:
+        pairs.append((" (order)", [*a], [*e]))
     return pairs
-
-
-def _is_compared(value: Any) -> bool:
-    """Whether a value that a call made can be told from another; modules and the like can't."""
-    if isinstance(value, _COMPARED) or is_array(value):
-        return True
-    foreign = callable(value) or isinstance(value, types.ModuleType | torch.Generator)
-    return not foreign and bool(attributes_of(value))
-
-
-def is_array(value: Any) -> bool:
-    """Whether a value is an array, or a scalar, of numpy."""
-    return type(value).__module__ == "numpy" and hasattr(value, "dtype")
 
 
 def new_tensors(state: State) -> Iterator[NamedTensor]:
     """Tensors that the call made and keeps in attributes or items of what it met."""
-    known = {id(twin) for _, twin in state.values()}
-    paths = {id(twin): path for path, twin in state.values()}
+    known = {id(twin): path for path, twin in state.values()}
     for path, twin in state.values():
         if holds_no_tensor(twin):
             continue  # before anything is asked of each word of a vocabulary
-        for name, part in _parts(twin, paths).items():
-            if isinstance(part, ATOMIC):
+        for name, part in _parts(twin, known).items():
+            if id(part) in known or isinstance(part, _WITHOUT_NEW_TENSORS):
                 continue
-            if id(part) not in known and _is_compared(part):
-                leaves = leaves_of(part, f"{path}{name}".lstrip("."), objects=True)
-                yield from ((p, t) for p, t in tensors_of(leaves) if id(t) not in known)
+            place = f"{path}{name}".lstrip(".")
+            leaves = bound_leaves_of(part, place, parts_that_hold, known)
+            yield from ((p, t) for p, t in tensors_of(leaves) if id(t) not in known)
 
 
 def bound_leaves(state: State) -> dict[str, Any]:
@@ -103,29 +91,54 @@ def bound_leaves(state: State) -> dict[str, Any]:
 
     A call may have bound them to something new: then that is not what it met under the name.
     """
-    paths = {id(twin): path for path, twin in state.values() if isinstance(twin, torch.Tensor)}
+    paths = {id(twin): path for path, twin in state.values()}
     return {
         leaf.path: leaf.value
         for path, twin in state.values()
         if not isinstance(twin, torch.Tensor)
         for name, part in _parts(twin, paths).items()
-        if _is_compared(part)
-        for leaf in leaves_of(part, f"{path}{name}".lstrip("."), objects=True)
+        for leaf in _bound_parts(part, f"{path}{name}".lstrip("."), paths)
     }
+
+
+def _bound_parts(part: Any, place: str, known: dict[int, str]) -> list[Leaf]:
+    if id(part) in known:
+        return leaves_of(part, place, objects=True)
+    return bound_leaves_of(part, place, parts_of_kind, known)
+
+
+def is_array(value: Any) -> bool:
+    """Whether a value is an array, or a scalar, of numpy."""
+    return type(value).__module__ == "numpy" and hasattr(value, "dtype")
 
 
 class Twins:
     """Which objects of both sides stand for one original."""
 
     def __init__(self, compiled: State, eager: State) -> None:
-        self._compiled = {id(twin): key for key, (_, twin) in compiled.items()}
-        self._eager = {id(twin): key for key, (_, twin) in eager.items()}
+        self.known_to_compiled = {id(twin): key for key, (_, twin) in compiled.items()}
+        self.known_to_eager = {id(twin): key for key, (_, twin) in eager.items()}
+        self._compiled = compiled
         both = [*compiled.values(), *eager.values()]
         self.paths = {id(twin): path for path, twin in both}
 
-    def correspond(self, actual: Any, expected: Any) -> bool:
-        key = self._eager.get(id(expected))
-        return key is not None and self._compiled.get(id(actual)) == key
+    def are_one(self, actual: Any, expected: Any) -> bool | None:
+        """Whether they stand for one original; ``None``: not both stand for any."""
+        keys = self.known_to_compiled.get(id(actual)), self.known_to_eager.get(id(expected))
+        return None if None in keys else keys[0] == keys[1]
+
+    def compiled_twin(self, expected: Any) -> Any:
+        """The twin of what one of eager stands for; ``None``: there is none."""
+        key = self.known_to_eager.get(id(expected))
+        return None if key is None else self._compiled.get(key, ("", None))[1]
+
+    def told(self, actual: Any, expected: Any) -> str:
+        """Say for which originals they stand, if not for one."""
+        return f"compiled binds {self.name(actual)}, eager {self.name(expected)}"
+
+    def name(self, twin: Any) -> str:
+        """What a twin is called where differences are told."""
+        return self.paths.get(id(twin)) or "the target"
 
 
 def _parts(value: Any, paths: dict[int, str]) -> dict[str, Any]:
@@ -142,4 +155,5 @@ def _parts(value: Any, paths: dict[int, str]) -> dict[str, Any]:
         plain = all(isinstance(item, _ATOMS) for item in value)
         return {" (items)": frozenset(value if plain else key_names(value, paths))}
     attributes = attributes_of(value)
-    return {f".{name}": part for name, part in attributes.items() if not is_compiler_mark(name)}
+    found = {f".{name}": part for name, part in attributes.items() if not is_compiler_mark(name)}
+    return found | generator_state(value)

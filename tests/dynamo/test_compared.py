@@ -181,7 +181,8 @@ def unchecked(seen: Checked) -> list[str]:
 def test_a_right_result_passes_and_was_compared(name: str) -> None:
     seen = told(name, planted=False)
     assert seen.verdict.outcome == "passed", seen.told
-    assert unchecked(seen) == []
+    without_numbers = name in ("empty", "dtype of an empty one")
+    assert bool(unchecked(seen)) == without_numbers
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -1,0 +1,128 @@
+"""Compares what attributes, items, variables and globals are bound to after a call.
+
+Two bindings agree if they are twins of one original, the very same object, or equal by the
+meaning of their kind. What can't be told is noted, and never passed silently.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import weakref
+from typing import Any
+
+import torch
+
+from pytest_compileguard.isolation.keys import without_addresses
+from pytest_compileguard.isolation.storages import memory_key
+from pytest_compileguard.observation import MismatchPart
+from pytest_compileguard.parity.float64_runs import About
+from pytest_compileguard.parity.judging import LeafJudge
+from pytest_compileguard.parity.kinds import parts_of_kind, plain, tensor_attributes
+from pytest_compileguard.parity.leaves import Leaf, Structure, bound_leaves_of
+from pytest_compileguard.parity.side import Place
+
+
+def same_paths(
+    judge: LeafJudge,
+    eager: list[Leaf],
+    compiled: list[Leaf],
+    part_otherwise: MismatchPart = "other",
+) -> bool:
+    """Whether both sides have the same leaves; if not, that is reported."""
+    expected, actual = [leaf.path for leaf in eager], [leaf.path for leaf in compiled]
+    if expected == actual:
+        return True
+    odd = sorted(set(expected) ^ set(actual))[:4] or ["the order of its parts"]
+    first = (eager or compiled)[0]
+    part: MismatchPart = "structure" if isinstance(first.value, Structure) else part_otherwise
+    message = f"another structure on the two sides: {', '.join(odd)}"
+    judge.report(first.path, "kind", message, part=part)
+    return False
+
+
+class Bindings:
+    """Compares what names are bound to on both sides of one call."""
+
+    def __init__(self, judge: LeafJudge, place: Place) -> None:
+        self._judge = judge
+        self._twins = judge.twins
+        self._place: Place = place
+
+    def compare(self, path: str, actual: Any, expected: Any) -> None:
+        """Compare one; leaves of containers, partials, closures and the like each by itself."""
+        actual, expected = plain(actual), plain(expected)
+        if isinstance(expected, torch.Tensor) or actual is expected:
+            self._leaf(path, actual, expected)
+            return
+        twins = self._twins
+        eager = bound_leaves_of(expected, path, parts_of_kind, twins.known_to_eager)
+        compiled = bound_leaves_of(actual, path, parts_of_kind, twins.known_to_compiled)
+        if [leaf.path for leaf in eager] != [leaf.path for leaf in compiled]:
+            # One side keeps an object, and the other makes another one like it.
+            eager = bound_leaves_of(expected, path, parts_of_kind)
+            compiled = bound_leaves_of(actual, path, parts_of_kind)
+        if same_paths(self._judge, eager, compiled):
+            for own, made in zip(eager, compiled, strict=True):
+                self._leaf(own.path, made.value, own.value)
+
+    def compare_attributes(self, path: str, actual: Any, expected: Any) -> None:
+        """Compare what the call set on a tensor that it was given or met."""
+        a, e = tensor_attributes(actual), tensor_attributes(expected)
+        for name in dict.fromkeys([*e, *a]):
+            if name in a and name in e:
+                self.compare(f"{path}.{name}", a[name], e[name])
+            else:
+                side = "compiled" if name in a else "eager"
+                self._judge.report(f"{path}.{name}", "mutation", f"only {side} has it")
+
+    def _leaf(self, path: str, actual: Any, expected: Any) -> None:
+        judge, twins = self._judge, self._twins
+        same = twins.are_one(actual, expected)
+        if same is False:
+            self._report(path, actual, expected)
+        elif same or (actual is expected and not isinstance(expected, torch.Tensor)):
+            judge.result.leaves += 1
+        elif isinstance(expected, weakref.ref) and isinstance(actual, weakref.ref):
+            self._referents(path, actual(), expected())
+        elif callable(expected) and callable(actual):
+            self._callables(path, actual, expected)
+        else:
+            self._unshared(path, actual, expected)
+            about = About(path, self._place, "mutation", isinstance(expected, Structure))
+            judge.compare(about, actual, expected)
+
+    def _referents(self, path: str, actual: Any, expected: Any) -> None:
+        """When an object ends that nothing else holds, is no matter of the code."""
+        if self._twins.are_one(actual, expected) is False:
+            self._report(path, actual, expected)
+
+    def _callables(self, path: str, actual: Any, expected: Any) -> None:
+        """Compare classes, operators and the like: those that differ are called otherwise."""
+        names = [without_addresses(repr(value)) for value in (actual, expected)]
+        if names[0] != names[1]:
+            self._judge.result.leaves += 1
+            self._judge.report(path, "mutation", f"compiled {names[0]}, eager {names[1]}")
+        elif not _are_equal(actual, expected):
+            kind = type(expected).__qualname__
+            note = f"{path}: values of type {kind} can't be compared"
+            self._judge.result.unchecked[note] = None
+
+    def _unshared(self, path: str, actual: Any, expected: Any) -> None:
+        """Report a tensor that is a copy of what eager binds itself."""
+        known = self._twins.compiled_twin(expected)
+        if not isinstance(actual, torch.Tensor) or not isinstance(known, torch.Tensor):
+            return
+        if memory_key(known) is not None and memory_key(actual) != memory_key(known):
+            name = self._twins.name(expected)
+            message = f"compiled shares no memory with {name}, eager binds that itself"
+            self._judge.report(path, "aliasing", message)
+
+    def _report(self, path: str, actual: Any, expected: Any) -> None:
+        self._judge.result.leaves += 1
+        self._judge.report(path, "mutation", self._twins.told(actual, expected))
+
+
+def _are_equal(actual: Any, expected: Any) -> bool:
+    with contextlib.suppress(Exception):  # any class may refuse in its own way
+        return bool(actual == expected)
+    return False
