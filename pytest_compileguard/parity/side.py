@@ -18,6 +18,7 @@ from pytest_compileguard.parity.gradients import (
     differentiable,
     differentiated,
 )
+from pytest_compileguard.parity.identity import objects_in
 from pytest_compileguard.parity.leaves import Leaf, leaves_of, tensors_of
 from pytest_compileguard.parity.plain import holds_no_tensor
 from pytest_compileguard.parity.state import bound_leaves, new_tensors
@@ -45,6 +46,10 @@ class Side:
     gradient_error: Exception | None
     accumulated: list[tuple[str, torch.Tensor | None]]
     """What stood in ``.grad`` when the call was through, by path."""
+    outside: list[NamedTensor]
+    """Tensors in the places that no copy has."""
+    objects: list[tuple[str, Any]]
+    """Containers and objects among arguments and outputs, each under all its names."""
 
     def leaves(self, place: Place) -> dict[str, Any]:
         """What stands in a place, by path: one path may mean another value in each place."""
@@ -124,6 +129,12 @@ def run_side(
         error=error,
         gradient_error=gradient_error,
         accumulated=accumulated,
+        outside=_tensors_outside(outside()),
+        objects=[
+            found
+            for name, given in [*zip(names, args, strict=True), *kwargs.items(), ("output", value)]
+            for found in objects_in(given, name)
+        ],
     )
 
 

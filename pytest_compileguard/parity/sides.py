@@ -13,6 +13,7 @@ from pytest_compileguard.parity.bindings import Bindings, same_paths
 from pytest_compileguard.parity.errors_raised import same_error
 from pytest_compileguard.parity.float64_runs import About
 from pytest_compileguard.parity.gradients import is_of_used_graph
+from pytest_compileguard.parity.identity import objects_of_state, odd_ones
 from pytest_compileguard.parity.judging import CallParity, LeafJudge
 from pytest_compileguard.parity.leaves import Leaf, Structure, lack_numbers
 from pytest_compileguard.parity.plain import equal_leaves
@@ -127,11 +128,20 @@ class SideComparison:
         return found is not None
 
     def _aliasing(self, eager: Side, compiled: Side) -> None:
-        expected, actual = aliases(eager.tensors()), aliases(compiled.tensors())
+        """Compare which tensors share memory, those of globals too, and which objects are one."""
+        around = [{path for path, _ in side.outside} for side in (eager, compiled)]
+        both = around[0] & around[1]  # what one side alone binds is told as that
+        expected, actual = (
+            aliases([*side.tensors(), *(pair for pair in side.outside if pair[0] in both)])
+            for side in (eager, compiled)
+        )
         for path in expected:
             if expected[path] != actual.get(path):
                 texts = sharing_text(actual.get(path)), sharing_text(expected[path])
                 self._judge.report(path, "aliasing", f"compiled {texts[0]}, eager {texts[1]}")
+        named = ([*side.objects, *objects_of_state(side.state)] for side in (eager, compiled))
+        for path, message in odd_ones(*named):
+            self._judge.report(path, "aliasing", message)
 
     def _state(self, eager: Side, compiled: Side) -> None:
         twins, bindings = self._judge.twins, Bindings(self._judge, "bound")

@@ -59,7 +59,7 @@ def attribute_pairs(actual: Any, expected: Any, twins: Twins) -> list[tuple[str,
     A call makes such state anew, or binds a name to something else; twins of one original
     are compared on their own.
     """
-    a, e = _parts(actual, twins.paths), _parts(expected, twins.paths)
+    a, e = parts_of_twin(actual, twins.paths), parts_of_twin(expected, twins.paths)
     pairs: list[tuple[str, Any, Any]] = []
     for name in [*e, *(name for name in a if name not in e)]:
         if name not in a or name not in e:
@@ -78,7 +78,7 @@ def new_tensors(state: State) -> Iterator[NamedTensor]:
     for path, twin in state.values():
         if holds_no_tensor(twin):
             continue  # before anything is asked of each word of a vocabulary
-        for name, part in _parts(twin, known).items():
+        for name, part in parts_of_twin(twin, known).items():
             if id(part) in known or isinstance(part, _WITHOUT_NEW_TENSORS):
                 continue
             place = f"{path}{name}".lstrip(".")
@@ -96,7 +96,7 @@ def bound_leaves(state: State) -> dict[str, Any]:
         leaf.path: leaf.value
         for path, twin in state.values()
         if not isinstance(twin, torch.Tensor)
-        for name, part in _parts(twin, paths).items()
+        for name, part in parts_of_twin(twin, paths).items()
         for leaf in _bound_parts(part, f"{path}{name}".lstrip("."), paths)
     }
 
@@ -141,7 +141,8 @@ class Twins:
         return self.paths.get(id(twin)) or "the target"
 
 
-def _parts(value: Any, paths: dict[int, str]) -> dict[str, Any]:
+def parts_of_twin(value: Any, paths: dict[int, str]) -> dict[str, Any]:
+    """What a twin holds, each by how its path ends; ``paths`` are those of all twins."""
     if isinstance(value, dict):
         named = zip(key_names(value, paths), value.values(), strict=True)
         return {f"[{name}]": part for name, part in named}

@@ -86,6 +86,8 @@ def _side(tensors: list[torch.Tensor]) -> Side:
         error=None,
         gradient_error=None,
         accumulated=[],
+        outside=[],
+        objects=[],
     )
 
 
