@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import logging
+import types
 from collections.abc import Callable, Container, Mapping
 from typing import Any, NamedTuple
 
@@ -14,6 +16,8 @@ from pytest_compileguard.isolation.keys import key_names, without_addresses
 from pytest_compileguard.isolation.objects import attributes_of
 from pytest_compileguard.parity.kinds import plain
 
+_WHOLE = (type, types.ModuleType, torch.Tensor, torch.nn.Module, logging.Logger, logging.Handler)
+"""Not taken apart: a log leads to all logs, and a module of Python to whatever it imports."""
 _TYPE = " (type)"
 """How the path of what an object is ends."""
 
@@ -122,7 +126,7 @@ class _Walk:
         return id(value) in self._whole
 
     def _attributes(self, value: Any) -> dict[str, Any] | None:
-        if isinstance(value, type | torch.Tensor | torch.nn.Module):
+        if isinstance(value, _WHOLE):
             return None
         # pytree knows containers by their exact class only.
         if isinstance(value, Mapping):
