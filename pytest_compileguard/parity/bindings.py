@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import weakref
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 
+from pytest_compileguard.isolation.containers import ATOMIC
 from pytest_compileguard.isolation.keys import without_addresses
+from pytest_compileguard.isolation.snapshot import Snapshot
 from pytest_compileguard.isolation.storages import memory_key
 from pytest_compileguard.observation import MismatchPart
 from pytest_compileguard.parity.float64_runs import About
@@ -38,6 +41,22 @@ def same_paths(
     message = f"another structure on the two sides: {', '.join(odd)}"
     judge.report(first.path, "kind", message, part=part)
     return False
+
+
+def rebound(eager: Snapshot, compiled: Snapshot) -> Iterator[tuple[str, str]]:
+    """Names that one side binds to another object than the other, and what is told of each.
+
+    What both sides find was there before the call, so it is itself, whatever it is like.
+    """
+    ids = [{id(value): place.path for place, value in side.bound} for side in (eager, compiled)]
+    bound = {place.path: value for place, value in compiled.bound}
+    for place, value in eager.bound:
+        other = bound.get(place.path, value)
+        if other is value or isinstance(value, ATOMIC) or isinstance(other, ATOMIC):
+            continue
+        if id(value) in ids[1] and id(other) in ids[0]:
+            names = ids[0][id(other)], ids[1][id(value)]
+            yield place.path, f"compiled binds {names[0]}, eager {names[1]}"
 
 
 class Bindings:

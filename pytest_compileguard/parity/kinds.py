@@ -6,13 +6,10 @@ if what they are made of is; two generators are if they stand in one state.
 
 from __future__ import annotations
 
-import array
 import contextlib
 import functools
-import random
 import types
 import warnings
-import zlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -22,6 +19,7 @@ from pytest_compileguard import dynamo
 from pytest_compileguard.errors import UnsupportedTorchError
 from pytest_compileguard.isolation.containers import ATOMIC
 from pytest_compileguard.isolation.functions import Cells, attributes_of_function, content_of
+from pytest_compileguard.isolation.inner_state import inner_state
 from pytest_compileguard.isolation.objects import attributes_of, is_compiler_mark
 from pytest_compileguard.isolation.ownership import file_of, is_users
 
@@ -31,23 +29,10 @@ _OF_TORCH = ("_dynamo", "_torch", "_is_", "persistent")
 _SHOWN_BY_TORCH = frozenset({"_modules", "_parameters", "_buffers"})
 
 
-class GeneratorState(bytes):
-    """Where a random generator stands; nobody reads its bytes."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return f"state {zlib.crc32(self):08x}"
-
-
-def generator_state(value: Any) -> dict[str, Any]:
-    """Where a generator of torch's or Python's stands; nothing of other objects."""
-    if isinstance(value, torch.Generator):
-        return {" (state)": GeneratorState(value.get_state().numpy().tobytes())}
-    if isinstance(value, random.Random):
-        with contextlib.suppress(Exception):  # that of the system has none
-            return {" (state)": GeneratorState(repr(value.getstate()).encode())}
-    return {}
+def state_within(value: Any) -> dict[str, Any]:
+    """Where a random generator stands, or what an array holds; nothing of other objects."""
+    found = inner_state(value)
+    return {} if found is None else {" (state)": found.shown}
 
 
 def tensor_attributes(value: Any) -> dict[str, Any]:
@@ -84,8 +69,8 @@ def parts_of_kind(value: Any) -> dict[str, Any] | None:
     for kinds, parts in _KINDS:
         if isinstance(value, kinds):
             return parts(value)
-    if isinstance(value, torch.Generator | random.Random):
-        return generator_state(value)
+    if state := state_within(value):
+        return state
     if callable(value) and not isinstance(value, type) and is_users(file_of(type(value))):
         return _named(attributes_of(value))
     return _as_made_anew(value) if _is_opaque(value) else None
@@ -122,7 +107,6 @@ _KINDS: tuple[tuple[Any, Callable[[Any], dict[str, Any]]], ...] = (
     (types.MethodType, lambda m: {" (function)": m.__func__, ".__self__": m.__self__}),
     (_BOUND_BUILTIN, lambda b: {" (name)": b.__name__, ".__self__": b.__self__}),
     (slice, lambda s: {".start": s.start, ".stop": s.stop, ".step": s.step}),
-    (array.array, lambda a: {" (type code)": a.typecode, " (items)": a.tolist()}),
 )
 
 

@@ -8,8 +8,9 @@ from typing import Any
 import torch
 
 from pytest_compileguard.isolation.ambient import RandomState
+from pytest_compileguard.isolation.snapshot import Snapshot
 from pytest_compileguard.observation import MismatchKind, MismatchPart
-from pytest_compileguard.parity.bindings import Bindings, same_paths
+from pytest_compileguard.parity.bindings import Bindings, rebound, same_paths
 from pytest_compileguard.parity.errors_raised import same_error
 from pytest_compileguard.parity.float64_runs import About
 from pytest_compileguard.parity.gradients import is_of_used_graph
@@ -71,16 +72,18 @@ class SideComparison:
         self._gradients(dataclasses.replace(other, gradients=common), compiled)
         return self.result
 
-    def compare_surroundings(self, eager: dict[str, Any], compiled: dict[str, Any]) -> None:
-        """Compare class attributes and globals: by path, what each side left in them."""
-        for path in dict.fromkeys([*eager, *compiled]):
-            if path not in eager or path not in compiled:
-                sides = ("compiled", "eager") if path in compiled else ("eager", "compiled")
+    def compare_surroundings(self, eager: Snapshot, compiled: Snapshot) -> None:
+        """Compare class attributes and globals: what each side left in them."""
+        expected, actual = eager.values(), compiled.values()
+        others = dict(rebound(eager, compiled))
+        for path in dict.fromkeys([*expected, *actual]):
+            if path not in expected or path not in actual:
+                sides = ("compiled", "eager") if path in actual else ("eager", "compiled")
                 self._judge.report(path, "mutation", f"{sides[0]} binds it, {sides[1]} does not")
-                continue
-            if self._passed_over(eager[path], compiled[path]):
-                continue
-            Bindings(self._judge, "outside").compare(path, compiled[path], eager[path])
+            elif path in others:
+                self._judge.report(path, "mutation", others[path])
+            elif not self._passed_over(expected[path], actual[path]):
+                Bindings(self._judge, "outside").compare(path, actual[path], expected[path])
 
     def compare_random_states(self, eager: RandomState, compiled: RandomState) -> None:
         """Compare where the generators of torch, Python and numpy stand after the call."""

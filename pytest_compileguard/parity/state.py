@@ -16,7 +16,7 @@ from pytest_compileguard.isolation.keys import key_names
 from pytest_compileguard.isolation.objects import attributes_of, is_compiler_mark
 from pytest_compileguard.isolation.storages import memory_key
 from pytest_compileguard.parity.gradients import NamedTensor
-from pytest_compileguard.parity.kinds import generator_state, parts_of_kind, parts_that_hold
+from pytest_compileguard.parity.kinds import parts_of_kind, parts_that_hold, state_within
 from pytest_compileguard.parity.leaves import Leaf, bound_leaves_of, leaves_of, tensors_of
 from pytest_compileguard.parity.plain import holds_no_tensor
 
@@ -157,4 +157,4 @@ def parts_of_twin(value: Any, paths: dict[int, str]) -> dict[str, Any]:
         return {" (items)": frozenset(value if plain else key_names(value, paths))}
     attributes = attributes_of(value)
     found = {f".{name}": part for name, part in attributes.items() if not is_compiler_mark(name)}
-    return found | generator_state(value)
+    return found | state_within(value)

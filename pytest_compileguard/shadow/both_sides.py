@@ -270,7 +270,7 @@ class Shadow:
         (expected, drawn), (actual, left) = eager, compiled_
         comparison = call.comparison()
         made.parity = without_following(comparison.compare(expected, actual), actual)
-        comparison.compare_surroundings(drawn.snapshot.values(), left.snapshot.values())
+        comparison.compare_surroundings(drawn.snapshot, left.snapshot)
         # Dynamo fills lazy parameters before it traces, with other draws than eager.
         told = actual.error is None and not has_lazy_parameters(call.snapshot)
         if told:

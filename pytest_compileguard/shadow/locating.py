@@ -166,7 +166,7 @@ class _Reruns:
             side = again.run(self._failed.cotangents)
         left, comparison = self._failed.scene.now(), self._failed.comparison()
         without_following(comparison.compare(self._expected, side), side)
-        comparison.compare_surroundings(self._left.snapshot.values(), left.snapshot.values())
+        comparison.compare_surroundings(self._left.snapshot, left.snapshot)
         told = side.error is None and not has_lazy_parameters(self._failed.snapshot)
         if told:
             comparison.compare_random_states(self._left.random, left.random)

@@ -28,7 +28,8 @@ from tests.dynamo.checked import Checked, check
 pytestmark = pytest.mark.usefixtures("compiler_loaded")
 
 CURRENT: Any = None
-ONE, OTHER = nn.Linear(2, 2), nn.Linear(2, 2)
+ONE, OTHER = [0], [0]
+CURRENT_LIST = ONE
 
 
 class Scaled:
@@ -127,6 +128,11 @@ def sets_global(_model: Any, _x: torch.Tensor, wrong: int) -> None:
     CURRENT = torch.sigmoid if wrong else torch.relu
 
 
+def swaps_global(_model: Any, _x: torch.Tensor, wrong: int) -> None:
+    global CURRENT_LIST  # noqa: PLW0603  # what is under test
+    CURRENT_LIST = OTHER if wrong else ONE
+
+
 @torch.compiler.disable  # type: ignore[untyped-decorator]  # of torch
 def draws(generator: Any, count: int) -> None:
     for _ in range(count):
@@ -183,6 +189,7 @@ KINDS: dict[str, Run] = {
     "items of an array": counts_items,
     "the order of a dictionary": reorders,
     "a global": sets_global,
+    "a global that is like another": swaps_global,
     "a generator of torch": draws_numbers,
     "a generator of Python": lambda m, _x, w: draws(m.python_generator, 1 + w),
     "a generator of numpy": lambda m, _x, w: draws(m.numpy_generator, 1 + w),
