@@ -79,6 +79,9 @@ def fallbacks_of(
         reason += f" ({'; '.join(hindrances)})" if hindrances else ""
         met = any(skip.met for skip in found if skip.call is not None)
         found.append(_whole("ran_eager", eager[0].index, reason, _RAISE_LAST if met else ""))
+    elif errors := _errors_of_all(calls):
+        reason = f"each call raised {errors} on both sides, so nothing that it gives was compared"
+        found.append(_whole("ran_eager", None, reason, "add a call that returns"))
     elif hindrances:
         # A foreign stance hides recompiles even where code was compiled before.
         found += [_whole("hindered", None, text) for text in hindrances]

@@ -83,7 +83,7 @@ class CompileCheck(msgspec.Struct, frozen=True, kw_only=True):
     mode: str | UnsetType | None = UNSET
     """``mode`` of ``torch.compile``."""
     modes: Any = UNSET
-    """Modes of ``torch.compile``: one check for each; then limits may be `{mode: limit}`."""
+    """Modes of ``torch.compile``: one check for each; some limits may then be `{mode: limit}`."""
     backend: Any = UNSET
     """``backend`` of ``torch.compile``: a name or a callable."""
     fullgraph: bool | UnsetType | None = UNSET

@@ -30,6 +30,8 @@ ATOMIC = (
     types.BuiltinFunctionType,
     types.CodeType,
     torch.dtype,
+    torch.finfo,
+    torch.iinfo,
     torch.device,
     torch.layout,
     torch.memory_format,
@@ -121,6 +123,8 @@ def _reflect_tuple(mirror: Mirror, real: tuple[Any, ...], path: str) -> Any:
         return real
     if type(real) is tuple:
         return tuple(items)
+    if hasattr(real, "n_sequence_fields"):  # a named result of torch
+        return type(real)(items)
     make = getattr(type(real), "_make", None)  # a named tuple
     return make(items) if make else tuple.__new__(type(real), items)
 

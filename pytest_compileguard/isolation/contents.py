@@ -19,7 +19,7 @@ import torch
 from pytest_compileguard.isolation.fingerprint import MOST_BYTES as MOST_BYTES_READ
 from pytest_compileguard.isolation.fingerprint import checksum_of, version_of
 from pytest_compileguard.isolation.inner_state import InnerState, inner_state
-from pytest_compileguard.isolation.objects import attributes_of
+from pytest_compileguard.isolation.objects import attributes_of, is_compiler_mark
 from pytest_compileguard.isolation.ownership import file_of, is_users
 from pytest_compileguard.isolation.storages import is_plain
 
@@ -31,6 +31,10 @@ _NAMESPACES = (
     *(collections.UserDict, collections.UserList, collections.ChainMap, queue.Queue),
 )
 """Python's own classes that keep all they hold in attributes: many a configuration is one."""
+
+
+_OF_TORCH = (torch.nn.Module, torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler)
+"""Torch's classes that are what their attributes are."""
 
 
 def content(value: Any) -> Any:
@@ -52,10 +56,15 @@ def content(value: Any) -> Any:
 
 def _object_content(value: Any) -> dict[str, Any] | None:
     theirs = not isinstance(value, _NAMESPACES) and not is_users(file_of(type(value)))
-    if not isinstance(value, torch.nn.Module) and theirs:
+    if not isinstance(value, _OF_TORCH) and theirs:
         return None
-    found = attributes_of(value)
+    found = _attributes(value)
     return found if found or hasattr(value, "__dict__") else None
+
+
+def _attributes(value: Any) -> dict[str, Any]:
+    found = attributes_of(value)
+    return {name: part for name, part in found.items() if not is_compiler_mark(name)}
 
 
 def attributes_beside(value: Any) -> tuple[dict[str, Any], ...]:
@@ -130,7 +139,7 @@ def fill(value: Any, held: Any) -> None:
         value.clear()
         value.extend(held)
     else:
-        own = attributes_of(value)
+        own = _attributes(value)
         for name in [name for name in own if name not in held]:
             object.__delattr__(value, name)
         for name in [name for name in held if own.get(name, _MISSING) is not held[name]]:

@@ -38,6 +38,12 @@ def inner_state(value: Any) -> InnerState | None:
     return _numpy_state(value)
 
 
+def keeps_inside(value: Any) -> bool:
+    """Whether what an object holds is neither attributes nor items: arrays of numpy too."""
+    numpy = sys.modules.get("numpy")
+    return (numpy is not None and isinstance(value, numpy.ndarray)) or bool(inner_state(value))
+
+
 def _array_state(value: Any) -> InnerState:
     held = value[:]
 
@@ -58,6 +64,9 @@ def _numpy_state(value: Any) -> InnerState | None:
         found = value.bit_generator.state
         put_back = lambda g: setattr(g.bit_generator, "state", found)  # noqa: E731
         return _generator_state(repr(found).encode(), put_back)
+    if isinstance(value, numpy.random.BitGenerator):
+        bare = value.state
+        return _generator_state(repr(bare).encode(), lambda g: setattr(g, "state", bare))
     return None
 
 

@@ -16,6 +16,7 @@ import torch
 
 from pytest_compileguard.errors import IsolationError
 from pytest_compileguard.isolation.containers import EXACT_MAPPINGS, reflect_entries
+from pytest_compileguard.isolation.inner_state import inner_state, keeps_inside
 from pytest_compileguard.isolation.ownership import file_of, is_users
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def reflect_object(mirror: Mirror, real: Any, path: str) -> Any:
     if twin is None:
         twin = _bare(mirror, real, path)
     if twin is real or not _has_attributes(twin):
-        mirror.remember(real, twin, path, keep=False)
+        mirror.remember(real, twin, path, keep=mirror.keeps and keeps_inside(twin))
         return twin
     if type(twin) is not type(real):  # a lazy module has become what it stood for
         twin.__class__ = type(real)
@@ -93,6 +94,8 @@ def reflect_object(mirror: Mirror, real: Any, path: str) -> Any:
         keeps, mirror.keeps = mirror.keeps, True
         mirror.remember(real, twin, path, keep=True)
         _reflect_attributes(mirror, real, twin, path)
+        if (inner := inner_state(real)) is not None:
+            inner.put_back(twin)
         _compile_in_place(mirror, real, twin)
         mirror.keeps = keeps
     return twin
@@ -148,7 +151,7 @@ def _bare(mirror: Mirror, real: Any, path: str) -> Any:
     try:
         twin = copy.deepcopy(real, mirror.memo())
     except Exception as error:  # noqa: BLE001  # any class may refuse in its own way
-        if isinstance(real, Iterator | io.IOBase):
+        if isinstance(real, Iterator | io.IOBase) and not _is_only_written(real):
             # Sharing it would take from the test what the shadow reads.
             name = f"{path or 'the target'}, a {type(real).__name__},"
             raise IsolationError(f"{name} is used up by reading and can't be copied") from None
@@ -156,6 +159,11 @@ def _bare(mirror: Mirror, real: Any, path: str) -> Any:
         mirror.notes[f"{name} is shared, not copied ({kind}: {error})"] = None
         return real
     return twin
+
+
+def _is_only_written(value: Any) -> bool:
+    """Whether it is a stream that text is written to, as messages are: nobody reads from those."""
+    return isinstance(value, io.TextIOBase) and not value.closed and value.writable()
 
 
 def _is_plain(kind: type) -> bool:
@@ -183,7 +191,9 @@ def _reflect_method(mirror: Mirror, real: types.MethodType, path: str) -> types.
     owner = mirror.reflect(real.__self__, path)
     function = mirror.reflect(real.__func__, path)
     same = owner is real.__self__ and function is real.__func__
-    return real if same else types.MethodType(function, owner)
+    twin = real if same else types.MethodType(function, owner)
+    mirror.remember(real, twin, path, keep=False)  # its class is looked into
+    return twin
 
 
 def _reflect_partial(mirror: Mirror, real: functools.partial[Any], path: str) -> Any:

@@ -61,7 +61,8 @@ class Surroundings:
             if isinstance(value, types.FunctionType):
                 self._function(value, own=True)
             elif isinstance(value, types.MethodType):
-                self._class(type(value.__self__))
+                owner = value.__self__
+                self._class(owner if isinstance(owner, type) else type(owner))
             else:
                 self._class(value if isinstance(value, type) else type(value))
         self._open += not_copied
@@ -103,9 +104,11 @@ class Surroundings:
                 continue
             names = base.__name__, f"{base.__module__}.{base.__qualname__}"
             self._classes[base] = self._free(*names)
-            for value in list(vars(base).values()):
+            for name, value in list(vars(base).items()):
                 for function in functions_of(value):
                     self._function(function, own=False)
+                if not _is_special(name):  # a container may hold functions, for instance
+                    self._open.append(value)
 
     def _function(self, function: types.FunctionType, *, own: bool) -> None:
         """Note what a function reaches; of one that is ``own``, only what has no copy."""

@@ -7,6 +7,8 @@ meaning of their kind. What can't be told is noted, and never passed silently.
 from __future__ import annotations
 
 import contextlib
+import functools
+import types
 import weakref
 from collections.abc import Iterator
 from typing import Any
@@ -20,9 +22,12 @@ from pytest_compileguard.isolation.storages import memory_key
 from pytest_compileguard.observation import MismatchPart
 from pytest_compileguard.parity.float64_runs import About
 from pytest_compileguard.parity.judging import LeafJudge
-from pytest_compileguard.parity.kinds import parts_of_kind, plain, tensor_attributes
+from pytest_compileguard.parity.kinds import REBUILT, parts_of_kind, plain, tensor_attributes
 from pytest_compileguard.parity.leaves import Leaf, Structure, bound_leaves_of
 from pytest_compileguard.parity.side import Place
+
+_HOLDING = (types.FunctionType, types.MethodType, functools.partial)
+"""What is called, and may write to what it holds."""
 
 
 def same_paths(
@@ -70,6 +75,11 @@ class Bindings:
     def compare(self, path: str, actual: Any, expected: Any) -> None:
         """Compare one; leaves of containers, partials, closures and the like each by itself."""
         actual, expected = plain(actual), plain(expected)
+        if type(actual) is not type(expected) and isinstance(expected, REBUILT):
+            kinds = type(expected).__qualname__, type(actual).__qualname__
+            note = f"{path}: Dynamo makes a {kinds[1]} of a {kinds[0]}, which can't be compared"
+            self._judge.result.unchecked[note] = None
+            return
         if isinstance(expected, torch.Tensor) or actual is expected:
             self._leaf(path, actual, expected)
             return
@@ -93,6 +103,21 @@ class Bindings:
             else:
                 side = "compiled" if name in a else "eager"
                 self._judge.report(f"{path}.{name}", "mutation", f"only {side} has it")
+
+    def compare_held(self, path: str, actual: Any, expected: Any) -> None:
+        """Compare what functions hold that the call was given, though they are twins."""
+        self._compare_held(path, actual, expected, set())
+
+    def _compare_held(self, path: str, actual: Any, expected: Any, seen: set[int]) -> None:
+        if not isinstance(expected, _HOLDING) or actual is expected or id(expected) in seen:
+            return
+        seen.add(id(expected))
+        a, e = parts_of_kind(actual) or {}, parts_of_kind(expected) or {}
+        for name in [name for name in e if name in a]:
+            if isinstance(e[name], _HOLDING):
+                self._compare_held(f"{path}{name}", a[name], e[name], seen)
+            else:
+                self.compare(f"{path}{name}", a[name], e[name])
 
     def _leaf(self, path: str, actual: Any, expected: Any) -> None:
         judge, twins = self._judge, self._twins

@@ -7,10 +7,13 @@ if what they are made of is; two generators are if they stand in one state.
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
+import itertools
+import operator
 import types
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -23,6 +26,12 @@ from pytest_compileguard.isolation.inner_state import inner_state
 from pytest_compileguard.isolation.objects import attributes_of, is_compiler_mark
 from pytest_compileguard.isolation.ownership import file_of, is_users
 
+REBUILT = (
+    *(operator.itemgetter, operator.attrgetter, operator.methodcaller),
+    *(torch.no_grad, torch.enable_grad, torch.set_grad_enabled),
+)
+"""Kinds in place of which Dynamo leaves something else that does the same."""
+_MOST_ITEMS = 100
 _BOUND_BUILTIN = (types.BuiltinMethodType, types.MethodWrapperType)
 _PLAIN_TENSORS = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 _OF_TORCH = ("_dynamo", "_torch", "_is_", "persistent")
@@ -43,7 +52,12 @@ def tensor_attributes(value: Any) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """What is compiled by itself, without its wrapper: eager's copy has none."""
+    """What is compiled by itself, without its wrapper, as eager's copy has none.
+
+    Of an iterator, what remains.
+    """
+    if isinstance(value, Iterator) and not is_users(file_of(type(value))):
+        return _what_remains(value)
     if isinstance(value, torch.Tensor) or not callable(value):
         return value
     form: Any = None
@@ -134,3 +148,11 @@ def _as_made_anew(value: Any) -> dict[str, Any] | None:
         return None  # it holds nothing, and is known by its identity
     names = (" (maker)", " (made of)", " (state)")
     return dict(zip(names, made, strict=False))
+
+
+def _what_remains(iterator: Iterator[Any]) -> Any:
+    """What an iterator has left to give, up to some length; Dynamo rebuilds it over a tuple."""
+    with warnings.catch_warnings(), contextlib.suppress(Exception):
+        warnings.simplefilter("ignore")
+        return list(itertools.islice(copy.deepcopy(iterator), _MOST_ITEMS))
+    return iterator  # it can't be copied

@@ -50,6 +50,7 @@ class SideComparison:
             bindings = Bindings(self._judge, "bound")
             for expected, actual in zip(eager.arguments, compiled.arguments, strict=True):
                 bindings.compare_attributes(expected.path, actual.value, expected.value)
+                bindings.compare_held(expected.path, actual.value, expected.value)
         self._accumulated(eager, compiled)
         self._state(eager, compiled)
         if not raised:

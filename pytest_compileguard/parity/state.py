@@ -66,8 +66,7 @@ def attribute_pairs(actual: Any, expected: Any, twins: Twins) -> list[tuple[str,
             pairs.append((name, a.get(name, ABSENT), e.get(name, ABSENT)))
         elif not twins.are_one(a[name], e[name]):
             pairs.append((name, a[name], e[name]))
-    ordered = isinstance(expected, collections.OrderedDict)
-    if ordered and a.keys() == e.keys() and [*a] != [*e]:
+    if isinstance(expected, dict) and a.keys() == e.keys() and [*a] != [*e]:
         pairs.append((" (order)", [*a], [*e]))
     return pairs
 
@@ -155,6 +154,8 @@ def parts_of_twin(value: Any, paths: dict[int, str]) -> dict[str, Any]:
     if isinstance(value, set):
         plain = all(isinstance(item, _ATOMS) for item in value)
         return {" (items)": frozenset(value if plain else key_names(value, paths))}
-    attributes = attributes_of(value)
+    # What an autocast keeps is what it found when it was entered.
+    attributes = {} if isinstance(value, torch.autocast) else attributes_of(value)
     found = {f".{name}": part for name, part in attributes.items() if not is_compiler_mark(name)}
-    return found | state_within(value)
+    items = {" (items)": value.view()} if is_array(value) else {}
+    return found | state_within(value) | items
