@@ -16,3 +16,5 @@ MISCOMPILED = ("class attributes", "default_that_is_written_to") if TORCH < (2, 
 """Compiled code keeps what it read of them when it was traced, or drops what it writes."""
 JAGGED_IS_COPIED = TORCH >= (2, 13)
 """Whether jagged nested tensors can be copied, so that calls with them are isolated."""
+TRACES_CLASS_METHODS = TORCH >= (2, 12)
+"""Whether it traces a class method that an attribute holds."""
