@@ -57,8 +57,9 @@ def test_code_that_raises_as_it_runs_is_told_with_its_operator() -> None:
     assert "nothing was compiled" not in seen.told
 
 
-@pytest.mark.parametrize("compiles", (True, False))
-def test_backward_that_raises_is_told_by_whether_it_ran(*, compiles: bool) -> None:
+def without_backward(*, compiles: bool) -> CompileCheck:
+    """Ask for a backend whose backward pass raises: as it runs, or as it is compiled."""
+
     def backward(graph: Any, inputs: Any) -> Any:
         del graph, inputs
         if not compiles:
@@ -69,8 +70,13 @@ def test_backward_that_raises_is_told_by_whether_it_ran(*, compiles: bool) -> No
 
         return make_boxed_func(run)
 
+    return CompileCheck(backend=aot_autograd(fw_compiler=nop, bw_compiler=backward))
+
+
+@pytest.mark.parametrize("compiles", (True, False))
+def test_backward_that_raises_is_told_by_whether_it_ran(*, compiles: bool) -> None:
     x = torch.ones(3, requires_grad=True)
-    spec = CompileCheck(backend=aot_autograd(fw_compiler=nop, bw_compiler=backward))
+    spec = without_backward(compiles=compiles)
     seen = check(lambda x: x.sin(), (x,), spec=spec, locates=False)
 
     assert "no backward" in seen.told
@@ -82,18 +88,8 @@ def test_backward_that_raises_is_told_by_whether_it_ran(*, compiles: bool) -> No
 
 @pytest.mark.parametrize("compiles", (True, False))
 def test_a_backend_whose_backward_raises_computes_nothing_wrong(*, compiles: bool) -> None:
-    def backward(graph: Any, inputs: Any) -> Any:
-        del graph, inputs
-        if not compiles:
-            raise RuntimeError("no backward")
-
-        def run(*_args: Any) -> Any:
-            raise RuntimeError("no backward")
-
-        return make_boxed_func(run)
-
     x = torch.ones(3, requires_grad=True)
-    spec = CompileCheck(backend=aot_autograd(fw_compiler=nop, bw_compiler=backward))
+    spec = without_backward(compiles=compiles)
     told = check(lambda x: x.sin(), (x,), spec=spec).told
 
     assert "mend the backend, which raises where the backward pass is compiled, or runs" in told
