@@ -31,8 +31,9 @@ MOST_ADJUSTMENTS = 12
 ADJUSTING_S = 0.2
 NEAR = 0.001
 """How far the ratio may be from that of ``PLANTED`` when adjusting ends."""
-GPU_BOUND = 0.95
-"""Device time / wall time above which a slowdown of the kernels shows on the wall clock."""
+GPU_BOUND = 0.5
+"""Launching time / device time below which a slowdown of the kernels shows on the wall clock, as it
+does while the processor is in a slow phase too."""
 MODES = {"cuda": ("default", "reduce-overhead"), "cpu": ("default", "max-autotune")}
 
 Call = Callable[[], object]
@@ -66,6 +67,11 @@ class Workload:
     call: Call
     slowed: Mapping[Clock, Slowed]
     """Slower by ``PLANTED`` on that clock, for the clocks on which kernels show."""
+
+    @property
+    def launch_bound(self) -> bool:
+        """Whether the wall clock shows the processor, so that it is the harder one to read."""
+        return "wall" not in self.slowed
 
 
 def transform(x: torch.Tensor) -> torch.Tensor:
@@ -126,13 +132,12 @@ def plant_on_processor(name: str, mode: str, call: Call) -> Workload:
 def plant_on_gpu(name: str, mode: str, call: Call) -> Workload:
     """Plant 3 %; on the wall clock only where the GPU is the limit, as it would not show else."""
     plain = Slowed(call, sleep, 0.0)
-    wall, device = CudaWallClock(lead_in=True), CudaDeviceClock()
-    wall_s = typical_s(lambda: wall.block_s(plain, 20))
+    device = CudaDeviceClock()
     device_s = typical_s(lambda: device.block_s(plain, 5))
     cycles = PLANTED * device_s * device._cycles_per_s
     clocks: dict[Clock, BlockClock] = {"device": device}
-    if device_s > GPU_BOUND * wall_s:
-        clocks["wall"] = wall
+    if launching_s(plain) < GPU_BOUND * device_s:
+        clocks["wall"] = CudaWallClock(lead_in=True)
     slowed = {
         name: calibrated(plain, Slowed(call, sleep, cycles), clock)
         for name, clock in clocks.items()
@@ -153,6 +158,19 @@ def calibrated(plain: Call, slowed: Slowed, clock: BlockClock) -> Slowed:
             break
         slowed.adjust(ratio)
     return slowed
+
+
+def launching_s(call: Call, calls: int = 10) -> float:
+    """Return how long the processor takes to launch one of several calls."""
+
+    def launch_s() -> float:
+        torch.cuda.synchronize()
+        begin_s = time.perf_counter()
+        for _ in range(calls):
+            call()
+        return (time.perf_counter() - begin_s) / calls
+
+    return typical_s(launch_s)
 
 
 def typical_s(sample: Callable[[], float | None]) -> float:
