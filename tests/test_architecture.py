@@ -68,6 +68,7 @@ ROOMS: dict[str, Room] = {
     "shadow/float64": Room(torch="yes"),
     "shadow/call": Room(torch="yes"),
     "shadow/isolated": Room(torch="yes"),
+    "shadow/idle": Room(torch="yes"),
     "shadow/captured": Room(torch="yes"),
     "shadow/other_implementation": Room(torch="yes"),
     "shadow/locating": Room(torch="yes"),

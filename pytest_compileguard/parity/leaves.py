@@ -67,6 +67,11 @@ def lack_numbers(leaves: list[Leaf]) -> bool:
     return bool(tensors) and not others and not any(map(_holds_numbers, tensors))
 
 
+def lack_values(leaves: list[Leaf]) -> bool:
+    """Whether there is nothing to compare but how containers nest."""
+    return all(leaf.value is None or _is_form(leaf) for leaf in leaves)
+
+
 def _is_form(leaf: Leaf) -> bool:
     return isinstance(leaf.value, Structure) or leaf.path.endswith(_TYPE)
 

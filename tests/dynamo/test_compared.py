@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import enum
+import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -181,7 +182,7 @@ def unchecked(seen: Checked) -> list[str]:
 def test_a_right_result_passes_and_was_compared(name: str) -> None:
     seen = told(name, planted=False)
     assert seen.verdict.outcome == "passed", seen.told
-    without_numbers = name in ("empty", "dtype of an empty one")
+    without_numbers = name in ("empty", "dtype of an empty one", "None")
     assert bool(unchecked(seen)) == without_numbers
 
 
@@ -265,5 +266,71 @@ def test_a_result_without_numbers_is_said_to_be_unchecked(
 
 def test_a_result_of_which_a_part_has_numbers_was_compared() -> None:
     seen = check(lambda x: (x * 2, x[:0] * 2), (torch.ones(3),))
+    assert seen.verdict.outcome == "passed", seen.told
+    assert unchecked(seen) == []
+
+
+class Seen:
+    total = torch.zeros(3)
+
+
+class Meter:
+    def __init__(self) -> None:
+        self.total = torch.zeros(3)
+
+    def shows(self, x: torch.Tensor) -> None:
+        sys.stdout.write(f"{x.sin()}\n")
+
+    def keeps(self, x: torch.Tensor) -> None:
+        self.total = self.total + x
+
+
+def shows_and_lists(x: torch.Tensor) -> list[None]:
+    sys.stdout.write(f"{x.sin()}\n")
+    return [None, None]
+
+
+def writes(x: torch.Tensor) -> None:
+    x.add_(1)
+
+
+def fills(x: torch.Tensor, found: dict[str, Any]) -> None:
+    found["sin"] = x.sin()
+
+
+def draws(x: torch.Tensor) -> None:
+    torch.rand(2) * x
+
+
+def marks(x: torch.Tensor) -> None:
+    Seen.total = Seen.total + x
+
+
+def differentiates(x: torch.Tensor) -> None:
+    x.sin().sum().backward()  # type: ignore[no-untyped-call]
+
+
+@pytest.mark.parametrize("target", (Meter().shows, shows_and_lists))
+def test_a_call_that_leaves_nothing_is_said_to_be_unchecked(target: Callable[..., Any]) -> None:
+    seen = check(target, (torch.ones(3),))
+    assert seen.verdict.outcome == "passed", seen.told
+    assert any("code that does nothing would pass" in message for message in unchecked(seen))
+
+
+@pytest.mark.parametrize(
+    ("target", "arguments"),
+    (
+        (Meter().keeps, (torch.ones(3),)),
+        (writes, (torch.ones(3),)),
+        (fills, (torch.ones(3), {})),
+        (draws, (torch.ones(2),)),
+        (marks, (torch.ones(3),)),
+        (differentiates, (torch.ones(3, requires_grad=True),)),
+    ),
+)
+def test_a_call_that_returns_nothing_but_leaves_something_was_compared(
+    target: Callable[..., Any], arguments: tuple[Any, ...]
+) -> None:
+    seen = check(target, arguments)
     assert seen.verdict.outcome == "passed", seen.told
     assert unchecked(seen) == []
