@@ -69,6 +69,10 @@ _RUN_OUT = (
     "return a list or a tuple: Dynamo runs a generator to its end while it traces, and hands out "
     "what it gave"
 )
+_MADE_AN_ARRAY = re.compile(r"compiled gives ndarray, eager gives (bool|u?int|float|complex)\d*_?$")
+_NUMBER_OF_NUMPY = (
+    "keep a tensor, or a number of Python, float(...): Dynamo makes an array of a number of numpy"
+)
 
 
 def parity_findings(
@@ -146,6 +150,8 @@ def _of_others(mismatches: list[Mismatch], seen: ParityObservation) -> tuple[str
         return ()
     if all(_ITERATOR.match(m.message) for m in mismatches):
         return (_RUN_OUT,)
+    if all(_MADE_AN_ARRAY.match(m.message) for m in mismatches):
+        return (_NUMBER_OF_NUMPY,)
     stage = seen.departure.stage if seen.departure else None
     by_compiler = stage not in _TRACING and not (stage is None and seen.asking)
     if by_compiler and all(_LAYOUT.match(m.message) for m in mismatches):

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -231,6 +232,22 @@ def test_generator_that_is_returned_is_advised_to_be_a_list() -> None:
     assert "compiled gives tuple_iterator, eager gives generator" in seen.told
     assert "return a list or a tuple: Dynamo runs a generator to its end" in seen.told
     assert "contiguous()" not in seen.told
+    assert "is_compiling" not in seen.told
+
+
+class Scaled(torch.nn.Module):
+    last: Any = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.last = np.float64(x.shape[0])
+        return x * 2
+
+
+def test_number_of_numpy_that_is_kept_is_advised_to_be_another_number() -> None:
+    seen = check(Scaled(), (torch.ones(3),))
+
+    assert "last: compiled gives ndarray, eager gives float64" in seen.told
+    assert "keep a tensor, or a number of Python" in seen.told
     assert "is_compiling" not in seen.told
 
 
