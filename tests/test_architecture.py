@@ -84,6 +84,7 @@ ROOMS: dict[str, Room] = {
     "timing/device_lock": Room(torch="lazily"),
     "timing/gpu_state": Room(),
     "timing/disturbance": Room(),
+    "timing/cpu_contention": Room(),
     "timing/sampling": Room(),
     "timing/blocks": Room(torch="types"),
     "timing/replay": Room(torch="yes"),

@@ -38,12 +38,14 @@ _ASKED_EVERY_S = 0.05
 
 
 class Conditions(Record):
-    """What a GPU was like around a measurement; all empty for a processor."""
+    """What a device was like around a measurement; states are those of a GPU."""
 
     before: GpuState | None = None
     after: GpuState | None = None
     unread: str | None = None
     disturbed: tuple[str, ...] = ()
+    void: str | None = None
+    """Why a ratio proves nothing, high or low."""
     notes: tuple[str, ...] = ()
 
 
@@ -117,10 +119,20 @@ class Watch:
         )
 
 
+class Watching(Protocol):
+    """Looks at one device before and after a measurement."""
+
+    def begin(self) -> None:
+        """Read the state before."""
+
+    def end(self, *, patient: bool = False) -> Conditions:
+        """Read the state after, and judge both."""
+
+
 class WatchAll:
     """Looks at all devices that a measurement uses; the states told are those of the first."""
 
-    def __init__(self, watches: Sequence[Watch]) -> None:
+    def __init__(self, watches: Sequence[Watching]) -> None:
         self._watches = watches
 
     def begin(self) -> None:
@@ -136,6 +148,7 @@ class WatchAll:
             after=first.after,
             unread=next((one.unread for one in found if one.unread is not None), None),
             disturbed=tuple(dict.fromkeys(reason for one in found for reason in one.disturbed)),
+            void=next((one.void for one in found if one.void is not None), None),
             notes=tuple(dict.fromkeys(note for one in found for note in one.notes)),
         )
 

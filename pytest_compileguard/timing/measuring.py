@@ -16,7 +16,7 @@ How, and why so:
 - Collection of garbage is off, no tracer is active, and the process has the device for itself.
 - What the driver knows of the GPU is read before and after. Disturbed samples are taken again,
   ``run.MOST_ATTEMPTS`` times at most and within the same grace, unless they lie above the limit
-  anyway.
+  anyway. So are those for which threads had to wait for a processor; they never count.
 - Samples that don't count are void with the reason, and are kept for whoever wants to look.
 """
 
@@ -38,8 +38,9 @@ from pytest_compileguard.timing.conditions import (
     slow_minority,
     usable_cpus,
 )
+from pytest_compileguard.timing.cpu_contention import CpuWatch
 from pytest_compileguard.timing.device_lock import LOCK_TIMEOUT_S, DeviceLockError, exclusive
-from pytest_compileguard.timing.disturbance import Reader, Watch, WatchAll
+from pytest_compileguard.timing.disturbance import Reader, Watch, WatchAll, Watching
 from pytest_compileguard.timing.gpu_state import open_reader
 from pytest_compileguard.timing.run import DEVICE_TYPES, Run
 from pytest_compileguard.timing.sampling import Side
@@ -97,8 +98,7 @@ def sample_speed(  # noqa: PLR0913  # one plain call for the runner; each is a f
         refuse_tracers()
         held = exclusive(*map(str, places), timeout_s=lock_timeout_s)
         with held as released_s, garbage_collection_off():
-            finds = [find_reader or _reader_of(place) for place in places]
-            watches = [Watch(find, released_s=released_s) for find in finds]
+            watches = [_watch(place, find_reader, released_s) for place in places]
             run.sample_undisturbed(warmup, WatchAll(watches))
             refuse_tracers()
     except (VoidError, DeviceLockError) as error:
@@ -117,9 +117,15 @@ def _place(device: str) -> torch.device:
     return place
 
 
-def _reader_of(place: torch.device) -> Callable[[], Reader] | None:
-    if place.type != "cuda":
-        return None
+def _watch(
+    place: torch.device, find_reader: Callable[[], Reader] | None, released_s: float
+) -> Watching:
+    if place.type == "cuda":
+        return Watch(find_reader or _reader_of(place), released_s=released_s)
+    return CpuWatch() if find_reader is None else Watch(find_reader, released_s=released_s)
+
+
+def _reader_of(place: torch.device) -> Callable[[], Reader]:
     return lambda: open_reader(str(torch.cuda.get_device_properties(place).uuid))
 
 

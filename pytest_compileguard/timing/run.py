@@ -75,11 +75,18 @@ class Run:
                 # A ratio that will fail is worth waiting for what the driver has to say.
                 self.conditions = watch.end(patient=self.limit is not None and not self._is_above())
             late = time.perf_counter() + self.max_time_s > end_s
-            if not self.conditions.disturbed or self._is_above() or late:
-                return
-            if self.attempts == MOST_ATTEMPTS:
-                return
+            if self._needs_no_other() or late or self.attempts == MOST_ATTEMPTS:
+                break
             self.wall, self.device, self.notes = Pairs(), Pairs(), []
+
+        if self.conditions.void is not None:
+            raise VoidError(self.conditions.void)
+
+    def _needs_no_other(self) -> bool:
+        """Whether nothing disturbed the samples, or nothing that matters."""
+        if self.conditions.void is not None:
+            return False
+        return not self.conditions.disturbed or self._is_above()
 
     def _is_above(self) -> bool:
         """Whether the limit is kept, in spite of what disturbed."""
