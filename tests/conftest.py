@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -12,6 +13,10 @@ from typing import Any
 import pytest
 
 pytest_plugins = ["pytester"]
+
+# Workers share the processors. With one thread each, none waits for a processor that another one
+# keeps busy, which would make timings count for nothing. torch reads it when it is loaded.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

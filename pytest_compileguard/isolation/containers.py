@@ -27,7 +27,6 @@ ATOMIC = (
     type,
     enum.Enum,
     types.ModuleType,
-    types.BuiltinFunctionType,
     types.CodeType,
     torch.dtype,
     torch.finfo,
@@ -117,6 +116,17 @@ def _reflect_set(mirror: Mirror, real: set[Any], path: str) -> Any:
     return twin
 
 
+def _reflect_frozen_set(mirror: Mirror, real: frozenset[Any], path: str) -> Any:
+    items = [mirror.reflect(item, path) for item in real]
+    if all(a is b for a, b in zip(items, real, strict=True)):
+        return real
+    known, twin = mirror.known(real), type(real)(items)
+    if known is not None and known == twin:
+        twin = known
+    mirror.remember(real, twin, path, keep=mirror.keeps)
+    return twin
+
+
 def _reflect_tuple(mirror: Mirror, real: tuple[Any, ...], path: str) -> Any:
     items = [mirror.reflect(item, f"{path}[{i}]") for i, item in enumerate(real)]
     if all(a is b for a, b in zip(items, real, strict=True)):
@@ -129,9 +139,33 @@ def _reflect_tuple(mirror: Mirror, real: tuple[Any, ...], path: str) -> Any:
     return make(items) if make else tuple.__new__(type(real), items)
 
 
+def bound_to(method: types.BuiltinFunctionType) -> Any:
+    """What a method of one of Python's own objects writes to; ``None``: it is a function."""
+    owner = method.__self__
+    return None if isinstance(owner, ATOMIC) else owner
+
+
+def _reflect_bound(mirror: Mirror, real: types.BuiltinFunctionType, path: str) -> Any:
+    """Bind ``log.append`` and the like to the twin; code is compiled for one such object."""
+    if (owner := bound_to(real)) is None:
+        return real
+    with mirror.owned_by(real):
+        keeps, mirror.keeps = mirror.keeps, True
+        own, twin = mirror.reflect(owner, path), mirror.known(real)
+        if own is owner:
+            twin = real
+        elif twin is None or twin.__self__ is not own:
+            twin = getattr(own, real.__name__)
+        mirror.remember(real, twin, path, keep=twin is not real)
+        mirror.keeps = keeps
+    return twin
+
+
 REFLECTIONS: tuple[tuple[Any, Callable[[Mirror, Any, str], Any]], ...] = (
     (dict, reflect_mapping),
     ((list, collections.deque), _reflect_sequence),
     (set, _reflect_set),
+    (frozenset, _reflect_frozen_set),
     (tuple, _reflect_tuple),
+    (types.BuiltinFunctionType, _reflect_bound),
 )

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from pytest_compileguard.isolation.containers import bound_to
 from pytest_compileguard.isolation.fingerprint import MOST_BYTES as MOST_BYTES_READ
 from pytest_compileguard.isolation.fingerprint import checksum_of, version_of
 from pytest_compileguard.isolation.inner_state import InnerState, inner_state
@@ -82,7 +83,7 @@ def parts_of(held: Any) -> Iterable[Any]:
 
 ATOMS = (
     *(type(None), bool, int, float, complex, str, bytes, type),
-    *(enum.Enum, types.ModuleType, types.FunctionType, types.BuiltinFunctionType),
+    *(enum.Enum, types.ModuleType, types.FunctionType),
 )
 _WITHOUT_ATTRIBUTES = (dict, list, set, collections.OrderedDict, collections.deque)
 _WEAK = (weakref.WeakKeyDictionary, weakref.WeakValueDictionary)
@@ -93,6 +94,7 @@ _CONTAINERS: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
     (tuple, tuple),
     (_WEAK, dict),
     (types.MethodType, lambda method: (method.__self__,)),
+    (types.BuiltinFunctionType, lambda made: None if bound_to(made) is None else (made.__self__,)),
     (functools.partial, lambda made: (made.func, made.args, made.keywords)),
 )
 

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import torch
 
+from pytest_compileguard.isolation.containers import bound_to
 from pytest_compileguard.isolation.ownership import is_users
 
 # Globals of other kinds (loggers, classes, imported modules) are used, not owned.
@@ -63,7 +64,7 @@ def stateful_names(function: types.FunctionType) -> list[str]:
         name
         for name in read
         if name in space
-        and (name in assigned or isinstance(space[name], STATE) or _is_own(function, space[name]))
+        and (name in assigned or _is_state(space[name]) or _is_own(function, space[name]))
         and not _foreign(function, space[name])
     ]
 
@@ -112,6 +113,12 @@ def _unchanged(real: types.FunctionType, cells: Cells) -> bool:
         and cells.defaults is real.__defaults__
         and all((real.__kwdefaults__ or {})[n] is v for n, v in cells.keyword_defaults.items())
     )
+
+
+def _is_state(value: object) -> bool:
+    if isinstance(value, types.BuiltinFunctionType):
+        return bound_to(value) is not None
+    return isinstance(value, STATE)
 
 
 def _is_own(function: types.FunctionType, value: object) -> bool:

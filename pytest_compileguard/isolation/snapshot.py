@@ -57,7 +57,7 @@ _READ_BY_NAME = (types.FunctionType, types.CellType)
 _SHOWN_AS_THEY_ARE = (tuple, collections.deque)
 
 
-_ALONE = (*ATOMIC, types.FunctionType)
+_ALONE = (*ATOMIC, types.FunctionType, types.BuiltinFunctionType)
 
 
 def _is_whole(value: Any) -> bool:

@@ -26,7 +26,7 @@ from pytest_compileguard.parity.kinds import REBUILT, parts_of_kind, plain, tens
 from pytest_compileguard.parity.leaves import Leaf, Structure, bound_leaves_of
 from pytest_compileguard.parity.side import Place
 
-_HOLDING = (types.FunctionType, types.MethodType, functools.partial)
+_HOLDING = (*(types.FunctionType, types.MethodType, types.BuiltinFunctionType, functools.partial),)
 """What is called, and may write to what it holds."""
 
 
@@ -106,7 +106,11 @@ class Bindings:
 
     def compare_held(self, path: str, actual: Any, expected: Any) -> None:
         """Compare what functions hold that the call was given, though they are twins."""
-        self._compare_held(path, actual, expected, set())
+        seen: set[int] = set()
+        self._compare_held(path, actual, expected, seen)
+        for held in expected if isinstance(expected, set | frozenset) else ():
+            if (twin := self._twins.compiled_twin(held)) is not None:  # a set has no order
+                self._compare_held(path, twin, held, seen)
 
     def _compare_held(self, path: str, actual: Any, expected: Any, seen: set[int]) -> None:
         if not isinstance(expected, _HOLDING) or actual is expected or id(expected) in seen:

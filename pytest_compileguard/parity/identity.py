@@ -20,7 +20,10 @@ from pytest_compileguard.parity.state import State, parts_of_twin
 
 Named = tuple[str, Any]
 _CONTAINERS = (dict, list, set, collections.deque)
-_LEFT_OUT = (*ATOMIC, torch.Tensor, torch.nn.Module, types.FunctionType, types.MethodType)
+_LEFT_OUT = (
+    *(*ATOMIC, torch.Tensor, torch.nn.Module),
+    *(types.FunctionType, types.MethodType, types.BuiltinFunctionType),
+)
 
 
 def objects_in(value: Any, path: str) -> list[Named]:

@@ -49,7 +49,9 @@ State = dict[int, tuple[str, Any]]
 _WITHOUT_STATE = (
     *(type, types.MethodType, types.BuiltinFunctionType, functools.partial, torch.Tensor),
 )
-_WITHOUT_NEW_TENSORS = (*ATOMIC, types.FunctionType, types.MethodType)
+_WITHOUT_NEW_TENSORS = (
+    *(*ATOMIC, types.FunctionType, types.MethodType, types.BuiltinFunctionType),
+)
 _ATOMS = (bool, int, float, complex, str, bytes, type(None))
 
 
