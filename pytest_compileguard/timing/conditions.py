@@ -117,7 +117,7 @@ def change_of_pace(eager_s: Sequence[float], compiled_s: Sequence[float]) -> tup
     interval = stats.ratio_interval(eager_s, compiled_s, looks=stats.LOOKS)
     ratio = "the ratio is as sure as its interval is narrow"
     if interval.half_width > _WIDE:
-        ratio = "so is the ratio"
+        ratio = "and the interval of the ratio is wide"
     return (f"{note}: absolute times are doubtful, {ratio}",)
 
 
