@@ -5,7 +5,9 @@ from __future__ import annotations
 import collections
 import copy
 import enum
+import functools
 import types
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -38,6 +40,19 @@ ATOMIC = (
     torch.SymInt,
 )
 EXACT_MAPPINGS = (dict, collections.OrderedDict, collections.defaultdict, collections.Counter)
+_BASES = (
+    *(collections.OrderedDict, dict, collections.deque, list, set),
+    *(weakref.WeakSet, weakref.WeakKeyDictionary, weakref.WeakValueDictionary),
+)
+
+
+def of_base(value: Any, name: str) -> Callable[..., Any]:
+    """A method of a container as Python's own class has it.
+
+    Classes of others forbid changes through their own methods, or keep something else than given.
+    """
+    base = next((base for base in _BASES if base in type(value).__mro__), None)
+    return getattr(value, name) if base is None else functools.partial(getattr(base, name), value)
 
 
 def reflect_mapping(mirror: Mirror, real: Any, path: str) -> Any:
@@ -63,12 +78,10 @@ def reflect_entries(mirror: Mirror, real: Any, path: str, form: str) -> Any:
             mirror.adopt(value, twin[twin_key], place)
         entries[twin_key] = mirror.reflect(value, place)
     if not _same_keys(twin, entries):
-        twin.clear()
-    # Some subclasses forbid changes through their own methods.
-    ordered = isinstance(real, collections.OrderedDict)
-    put = collections.OrderedDict.__setitem__ if ordered else dict.__setitem__
+        of_base(twin, "clear")()
+    put = of_base(twin, "__setitem__")
     for key, value in entries.items():
-        put(twin, key, value)
+        put(key, value)
     if not exact:
         _reflect_attributes(mirror, real, twin, path)
     return twin
@@ -99,8 +112,8 @@ def _reflect_sequence(mirror: Mirror, real: Any, path: str) -> Any:
         item if isinstance(item, ATOMIC) else mirror.reflect(item, f"{path}[{i}]")
         for i, item in enumerate(real)
     ]
-    twin.clear()
-    twin.extend(items)
+    of_base(twin, "clear")()
+    of_base(twin, "extend")(items)
     _reflect_attributes(mirror, real, twin, path)
     return twin
 
@@ -111,8 +124,8 @@ def _reflect_set(mirror: Mirror, real: set[Any], path: str) -> Any:
         twin = copy.copy(real)
     mirror.remember(real, twin, path, keep=mirror.keeps)
     items = [mirror.reflect(item, path) for item in real]
-    twin.clear()
-    twin.update(items)
+    of_base(twin, "clear")()
+    of_base(twin, "update")(items)
     return twin
 
 

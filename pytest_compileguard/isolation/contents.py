@@ -1,4 +1,4 @@
-"""What objects hold, copied, and how they are given it back in place."""
+"""What objects hold, copied."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from pytest_compileguard.isolation.containers import bound_to
+from pytest_compileguard.isolation.containers import EXACT_MAPPINGS, bound_to, of_base
 from pytest_compileguard.isolation.fingerprint import MOST_BYTES as MOST_BYTES_READ
 from pytest_compileguard.isolation.fingerprint import checksum_of, version_of
 from pytest_compileguard.isolation.inner_state import InnerState, inner_state
@@ -24,7 +24,6 @@ from pytest_compileguard.isolation.objects import attributes_of, is_compiler_mar
 from pytest_compileguard.isolation.ownership import file_of, is_users
 from pytest_compileguard.isolation.storages import is_plain
 
-_MISSING: Any = object()
 _MOST_BYTES = 2**20
 """Tensors and arrays above this are not copied; a checksum tells whether they were written to."""
 _NAMESPACES = (
@@ -59,11 +58,12 @@ def _object_content(value: Any) -> dict[str, Any] | None:
     theirs = not isinstance(value, _NAMESPACES) and not is_users(file_of(type(value)))
     if not isinstance(value, _OF_TORCH) and theirs:
         return None
-    found = _attributes(value)
+    found = own_attributes(value)
     return found if found or hasattr(value, "__dict__") else None
 
 
-def _attributes(value: Any) -> dict[str, Any]:
+def own_attributes(value: Any) -> dict[str, Any]:
+    """The attributes of an object, without marks of the compiler."""
     found = attributes_of(value)
     return {name: part for name, part in found.items() if not is_compiler_mark(name)}
 
@@ -81,18 +81,23 @@ def parts_of(held: Any) -> Iterable[Any]:
     return list(held.values()) if isinstance(held, dict) else held
 
 
+def _entries(value: Any) -> dict[Any, Any]:
+    exact = type(value) in EXACT_MAPPINGS  # a vocabulary has very many
+    return dict(value) if exact else dict(of_base(value, "items")())
+
+
 ATOMS = (
     *(type(None), bool, int, float, complex, str, bytes, type),
     *(enum.Enum, types.ModuleType, types.FunctionType),
 )
 _WITHOUT_ATTRIBUTES = (dict, list, set, collections.OrderedDict, collections.deque)
-_WEAK = (weakref.WeakKeyDictionary, weakref.WeakValueDictionary)
+WEAK = (weakref.WeakKeyDictionary, weakref.WeakValueDictionary)
 _CONTAINERS: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
-    (dict, dict),
-    ((list, collections.deque), list),
-    ((set, weakref.WeakSet), frozenset),
+    (dict, _entries),
+    ((list, collections.deque), lambda value: list(of_base(value, "__iter__")())),
+    ((set, weakref.WeakSet), lambda value: frozenset(of_base(value, "__iter__")())),
     (tuple, tuple),
-    (_WEAK, dict),
+    (WEAK, dict),
     (types.MethodType, lambda method: (method.__self__,)),
     (types.BuiltinFunctionType, lambda made: None if bound_to(made) is None else (made.__self__,)),
     (functools.partial, lambda made: (made.func, made.args, made.keywords)),
@@ -120,51 +125,3 @@ def is_array(value: Any) -> bool:
     """Whether it is an array of numpy."""
     numpy = sys.modules.get("numpy")
     return numpy is not None and isinstance(value, numpy.ndarray)
-
-
-def fill(value: Any, held: Any) -> None:
-    """Give an object in place what it held; one that is unchanged is left alone."""
-    if is_array(held):
-        if value.flags.writeable and value.shape == held.shape:
-            value[...] = held
-        return
-    if isinstance(held, int | tuple) or _same(value, held):
-        return
-    if isinstance(held, InnerState):
-        held.put_back(value)
-    elif isinstance(held, torch.Tensor):
-        _fill_tensor(value, held)
-    elif isinstance(value, (dict, set, weakref.WeakSet, *_WEAK)):
-        value.clear()
-        value.update(held)
-    elif isinstance(value, list | collections.deque):
-        value.clear()
-        value.extend(held)
-    else:
-        own = _attributes(value)
-        for name in [name for name in own if name not in held]:
-            object.__delattr__(value, name)
-        for name in [name for name in held if own.get(name, _MISSING) is not held[name]]:
-            object.__setattr__(value, name, held[name])
-
-
-def _fill_tensor(value: torch.Tensor, held: torch.Tensor) -> None:
-    with torch.no_grad():
-        if value.shape == held.shape:
-            value.data.copy_(held)
-        else:  # it was resized
-            value.data = held.clone()
-
-
-def _same(value: Any, held: Any) -> bool:
-    if isinstance(held, torch.Tensor):
-        return value.shape == held.shape and torch.equal(value.detach(), held)
-    now = content(value)
-    if isinstance(held, InnerState):
-        return bool(now.shown == held.shown)
-    if isinstance(held, dict):
-        pairs = zip(held.items(), (now or {}).items(), strict=False)
-        return len(held) == len(now or {}) and all(a is b and x is y for (a, x), (b, y) in pairs)
-    if isinstance(held, frozenset):
-        return bool(now == held)
-    return len(now) == len(held) and all(a is b for a, b in zip(now, held, strict=True))

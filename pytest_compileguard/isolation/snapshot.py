@@ -14,10 +14,10 @@ from pytest_compileguard.isolation.contents import (
     ATOMS,
     attributes_beside,
     content,
-    fill,
     is_array,
     parts_of,
 )
+from pytest_compileguard.isolation.filling import fill
 from pytest_compileguard.isolation.inner_state import InnerState
 from pytest_compileguard.isolation.tensors import is_leaf
 
