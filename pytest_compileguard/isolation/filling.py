@@ -18,6 +18,8 @@ from pytest_compileguard.isolation.contents import (
 from pytest_compileguard.isolation.inner_state import InnerState
 
 _MISSING: Any = object()
+_BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+"""Integers of as many bytes as a number has."""
 
 
 def fill(value: Any, held: Any) -> None:
@@ -54,15 +56,28 @@ def _fill_attributes(value: Any, held: dict[str, Any]) -> None:
 
 def _fill_tensor(value: torch.Tensor, held: torch.Tensor) -> None:
     with torch.no_grad():
-        if value.shape == held.shape:
+        if value.shape == held.shape and value.dtype == held.dtype:
             value.data.copy_(held)
-        else:  # it was resized
+        else:  # it was resized, or given other data
             value.data = held.clone()
+
+
+def _same_tensor(value: torch.Tensor, held: torch.Tensor) -> bool:
+    """Whether the bits agree: a zero may have changed its sign, which only a quotient shows."""
+    now = value.detach().resolve_conj()
+    if now.shape != held.shape or now.dtype != held.dtype or now.device != held.device:
+        return False
+    if held.dtype.is_complex:
+        now, held = torch.view_as_real(now), torch.view_as_real(held)
+    if held.dtype.is_floating_point:
+        bits = _BITS[held.dtype.itemsize]
+        now, held = now.view(bits), held.view(bits)
+    return torch.equal(now, held)
 
 
 def _same(value: Any, held: Any) -> bool:
     if isinstance(held, torch.Tensor):
-        return value.shape == held.shape and torch.equal(value.detach(), held)
+        return _same_tensor(value, held)
     now = content(value)
     if isinstance(held, InnerState):
         return bool(now.shown == held.shown)

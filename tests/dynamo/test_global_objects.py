@@ -119,3 +119,25 @@ def asks_another_helper(x: torch.Tensor) -> torch.Tensor:
 def test_objects_that_raise_when_they_are_looked_at_end_no_test() -> None:
     seen = check(asks_another_helper, (torch.ones(3),))
     assert "the call can't be isolated" in seen.told  # and nothing is raised
+
+
+SIGNED = torch.zeros(3)
+COMPLEX = torch.zeros(3, dtype=torch.complex64)
+RETYPED = torch.zeros(3)
+
+
+def turns_zeros(x: torch.Tensor) -> torch.Tensor:
+    COMPLEX.neg_()
+    RETYPED.data = RETYPED.data.double()
+    return x / SIGNED.neg_() + x / COMPLEX.real
+
+
+def asks_a_third_helper(x: torch.Tensor) -> torch.Tensor:
+    return turns_zeros(x)
+
+
+def test_zeros_get_their_sign_back_and_tensors_their_type() -> None:
+    checked = check(asks_a_third_helper, *[(torch.ones(3),)] * 3)
+    assert checked.verdict.outcome == "passed", checked.told
+    assert torch.signbit(SIGNED).all()
+    assert RETYPED.dtype == torch.float64
