@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 
     from pytest_compileguard.isolation.mirror import Mirror
 
-# What has no twin but itself.
-ATOMIC = (
+NAMESPACES = (type, types.ModuleType, enum.Enum)
+"""What has no twin but itself either, though others may keep state in it."""
+_WORDS = (
     type(None),
     bool,
     int,
@@ -26,9 +27,6 @@ ATOMIC = (
     complex,
     str,
     bytes,
-    type,
-    enum.Enum,
-    types.ModuleType,
     types.CodeType,
     torch.dtype,
     torch.finfo,
@@ -39,6 +37,8 @@ ATOMIC = (
     torch.Size,
     torch.SymInt,
 )
+# What has no twin but itself.
+ATOMIC = (*_WORDS, *NAMESPACES)
 EXACT_MAPPINGS = (dict, collections.OrderedDict, collections.defaultdict, collections.Counter)
 _BASES = (
     *(collections.OrderedDict, dict, collections.deque, list, set),
@@ -70,7 +70,7 @@ def reflect_entries(mirror: Mirror, real: Any, path: str, form: str) -> Any:
     entries = {}
     for key, value in list(real.items()):
         twin_key = key if type(key) is str else mirror.key(key, path)
-        if isinstance(value, ATOMIC):  # no path is made for each word of a vocabulary
+        if type(value) in _WORDS:  # no path is made for each word of a vocabulary
             entries[twin_key] = value
             continue
         place = form.format(path=path, key=key).lstrip(".")
@@ -109,7 +109,7 @@ def _reflect_sequence(mirror: Mirror, real: Any, path: str) -> Any:
         twin = copy.copy(real)
     mirror.remember(real, twin, path, keep=mirror.keeps)
     items = [
-        item if isinstance(item, ATOMIC) else mirror.reflect(item, f"{path}[{i}]")
+        item if type(item) in _WORDS else mirror.reflect(item, f"{path}[{i}]")
         for i, item in enumerate(real)
     ]
     of_base(twin, "clear")()

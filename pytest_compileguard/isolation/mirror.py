@@ -171,6 +171,8 @@ class Mirror:
     def reflect(self, real: Any, path: str) -> Any:
         """Make or update the twin of one object; immutable ones are their own."""
         if isinstance(real, containers.ATOMIC):
+            if isinstance(real, containers.NAMESPACES):
+                self._passed[id(real)] = (real, real)
             return real
         if id(real) in self.themselves:
             self._passed[id(real)] = (real, real)

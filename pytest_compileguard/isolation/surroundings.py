@@ -8,6 +8,7 @@ side; what each side leaves in them is compared.
 from __future__ import annotations
 
 import collections
+import enum
 import functools
 import importlib.util
 import itertools
@@ -18,7 +19,7 @@ from typing import Any
 
 import torch
 
-from pytest_compileguard.isolation.contents import content, parts_of
+from pytest_compileguard.isolation.contents import ATOMS, content, parts_of
 from pytest_compileguard.isolation.functions import (
     Attributes,
     assigned_cells,
@@ -54,6 +55,11 @@ class Surroundings:
         self._taken: set[str] = set()
         """What all of these are called."""
         self._seen: set[tuple[int, object]] = set()
+        self._modules: list[types.ModuleType] = []
+        """Those that something holds: what is taken out of them may stand in any function."""
+        self._named: set[str] = set()
+        """What all functions may take out of them."""
+        self._assigned: set[str] = set()
         self._open: collections.deque[Any] = collections.deque()
         self.truncated = False
         """Whether there was more than could be followed."""
@@ -63,6 +69,8 @@ class Surroundings:
             elif isinstance(value, types.MethodType):
                 owner = value.__self__
                 self._class(owner if isinstance(owner, type) else type(owner))
+            elif isinstance(value, types.ModuleType):
+                self._modules.append(value)
             else:
                 self._class(value if isinstance(value, type) else type(value))
         self._open += not_copied
@@ -87,12 +95,7 @@ class Surroundings:
     def _places(self) -> list[Place]:
         found = list(self._noted.values())
         for kind, called in self._classes.items():
-            found += [
-                Place(kind, name, f"{called}.{name}")
-                for name, value in list(vars(kind).items())
-                if not _is_special(name) and not isinstance(value, (*_CLASS_PARTS, type))
-                if not hasattr(type(value), "__get__") or isinstance(value, torch.Tensor)
-            ]
+            found += _places_of_class(kind, called)
         for function, called in self._functions.items():
             names = attributes_of_function(function)
             found += [Place(function, name, f"{called}.{name}") for name in names]
@@ -109,6 +112,8 @@ class Surroundings:
                     self._function(function, own=False)
                 if not _is_special(name):  # a container may hold functions, for instance
                     self._open.append(value)
+            for member in _members(base):
+                self._open += vars(member).values()
 
     def _function(self, function: types.FunctionType, *, own: bool) -> None:
         """Note what a function reaches; of one that is ``own``, only what has no copy."""
@@ -142,6 +147,8 @@ class Surroundings:
         code, space = function.__code__, function.__globals__
         read, assigned = global_names(code)
         parts = attribute_names(code)
+        self._named |= parts.named
+        self._assigned |= parts.assigned
         users = is_users(space.get("__file__") or "")
         for name in read:
             value = space.get(name, MISSING)
@@ -166,7 +173,7 @@ class Surroundings:
 
     def _module(self, module: Any, parts: Attributes) -> None:
         """Note what a function takes out of a module that it uses by name."""
-        if not isinstance(module, types.ModuleType) or not is_users(_file_of_module(module)):
+        if not isinstance(module, types.ModuleType) or not _is_users_module(module):
             return
         if not self._is_new(module, parts):
             return
@@ -187,16 +194,31 @@ class Surroundings:
             key = id(place.owner), place.name
             if key not in self._noted:
                 self._noted[key] = place._replace(path=self._free(place.path))
-        self._open.append(value)
+        if not isinstance(value, types.ModuleType):  # that has a name, which was followed
+            self._open.append(value)
 
     def _follow(self) -> None:
-        """Go on to the functions and classes that are reached through what was noted."""
+        """Go on to all that is reached through what was noted."""
+        self._follow_open()
+        while self._modules:
+            parts = Attributes(frozenset(self._named), frozenset(self._assigned), frozenset())
+            for module in self._modules:
+                self._module(module, parts)
+            if not self._open:
+                return
+            self._follow_open()
+
+    def _follow_open(self) -> None:
         while self._open:
             value = self._open.popleft()
             if isinstance(value, types.FunctionType):
                 self._function(value, own=False)
             elif isinstance(value, type):
                 self._class(value)
+            elif isinstance(value, types.ModuleType):
+                self._modules.append(value)
+            elif isinstance(value, enum.Enum):
+                self._class(type(value))
             elif isinstance(value, _CACHED):
                 self._open.append(value.__wrapped__)
             elif (held := content(value)) is not None and self._is_new(value, None):
@@ -235,8 +257,42 @@ def _imported(name: str, level: int, space: dict[str, Any]) -> Any:
     return sys.modules.get(name)
 
 
+def _places_of_class(kind: type, called: str) -> list[Place]:
+    found = [
+        Place(kind, name, f"{called}.{name}")
+        for name, value in list(vars(kind).items())
+        if not _is_special(name) and not isinstance(value, (*_CLASS_PARTS, type))
+        if not hasattr(type(value), "__get__") or isinstance(value, torch.Tensor)
+        if not (issubclass(kind, enum.Enum) and _is_of_enum(name))
+    ]
+    for member in _members(kind):
+        found += [
+            Place(member, name, f"{called}.{member.name}.{name.strip('_')}")
+            for name, value in vars(member).items()
+            if not _is_of_enum(name) or (name == "_value_" and not isinstance(value, ATOMS))
+        ]
+    return found
+
+
+def _members(kind: type) -> list[enum.Enum]:
+    return list(kind.__members__.values()) if issubclass(kind, enum.Enum) else []
+
+
+def _is_of_enum(name: str) -> bool:
+    """Whether an attribute of an enumeration is what Python keeps there, as values met so far."""
+    return name.startswith("_") and name.endswith("_")
+
+
 def _file_of_module(module: types.ModuleType) -> str:
     return str(vars(module).get("__file__") or "")
+
+
+def _is_users_module(module: types.ModuleType) -> bool:
+    file = _file_of_module(module)
+    if file or vars(module).get("__spec__") is not None:
+        return is_users(file)
+    # Made by hand, unless it is a part of one that was made in C.
+    return type(module) is types.ModuleType and module.__name__.split(".")[0] not in sys.modules
 
 
 def _is_special(name: str) -> bool:
