@@ -57,17 +57,48 @@ def _numpy_state(value: Any) -> InnerState | None:
     numpy = sys.modules.get("numpy")
     if numpy is None or not type(value).__module__.startswith("numpy.random"):
         return None
+    if isinstance(value, numpy.random.SeedSequence):
+        return _seed_state(value)
     if isinstance(value, numpy.random.RandomState):
         state = value.get_state()
         return _generator_state(repr(list(state)).encode(), lambda g: g.set_state(state))
     if isinstance(value, numpy.random.Generator):
-        found = value.bit_generator.state
-        put_back = lambda g: setattr(g.bit_generator, "state", found)  # noqa: E731
-        return _generator_state(repr(found).encode(), put_back)
+        return _bit_state(value.bit_generator, lambda g: g.bit_generator)
     if isinstance(value, numpy.random.BitGenerator):
-        bare = value.state
-        return _generator_state(repr(bare).encode(), lambda g: setattr(g, "state", bare))
+        return _bit_state(value, lambda bits: bits)
     return None
+
+
+def _bit_state(bits: Any, bits_of: Callable[[Any], Any]) -> InnerState:
+    """The state of a numpy generator; how many others it made stands beside its numbers."""
+    held, seed = bits.state, _seed_state(_seed_of(bits))
+
+    def put_back(now: Any) -> None:
+        bits_of(now).state = held
+        if seed is not None:
+            seed.put_back(_seed_of(bits_of(now)))
+
+    text = f"{held!r} {seed.shown}" if seed else repr(held)
+    return _generator_state(text.encode(), put_back)
+
+
+def _seed_of(bits: Any) -> Any:
+    # It has a public name since numpy 1.25.
+    return getattr(bits, "seed_seq", None) or getattr(bits, "_seed_seq", None)
+
+
+def _seed_state(seed: Any) -> InnerState | None:
+    """How many others a seed made, on which depends what it makes next; some seeds make none."""
+    kind = sys.modules["numpy"].random.SeedSequence
+    if not isinstance(seed, kind):
+        return None
+    count: int = seed.n_children_spawned
+
+    def put_back(now: Any) -> None:
+        if (more := now.n_children_spawned - count) != 0:
+            kind.spawn(now, -more)  # nothing else sets it; less than none are taken off
+
+    return InnerState(f"{count} made of it", put_back)
 
 
 def _generator_state(content: bytes, put_back: Callable[[Any], object]) -> InnerState:

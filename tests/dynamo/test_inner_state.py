@@ -22,6 +22,8 @@ TORCH = torch.Generator()
 PYTHON = random.Random()  # noqa: S311  # nothing secret
 NUMPY = np.random.default_rng(0)
 OLD_NUMPY = np.random.RandomState(0)
+SEED = np.random.SeedSequence(0)
+SPAWNING = np.random.default_rng(0)
 USERS_DICT: collections.UserDict[str, int] = collections.UserDict()
 USERS_LIST: collections.UserList[int] = collections.UserList()
 CHAIN: collections.ChainMap[str, int] = collections.ChainMap()
@@ -36,6 +38,8 @@ USES: dict[str, Callable[[], object]] = {
     "PYTHON": lambda: [PYTHON.random()],
     "NUMPY": lambda: [NUMPY.random()],
     "OLD_NUMPY": lambda: [OLD_NUMPY.rand()],
+    "SEED": lambda: SEED.spawn(1),
+    "SPAWNING": lambda: SPAWNING.spawn(1),
     "USERS_DICT": lambda: USERS_DICT.update(n=USERS_DICT.get("n", 0) + 1),
     "USERS_LIST": lambda: USERS_LIST.append(1),
     "CHAIN": lambda: CHAIN.update(n=CHAIN.get("n", 0) + 1),
@@ -48,6 +52,8 @@ STATES: dict[str, Callable[[], object]] = {
     "PYTHON": PYTHON.getstate,
     "NUMPY": lambda: NUMPY.bit_generator.state,
     "OLD_NUMPY": lambda: repr(OLD_NUMPY.get_state()),
+    "SEED": lambda: SEED.n_children_spawned,
+    "SPAWNING": lambda: seed_of(SPAWNING).n_children_spawned,
     "USERS_DICT": lambda: dict(USERS_DICT),
     "USERS_LIST": lambda: list(USERS_LIST),
     "CHAIN": lambda: dict(CHAIN),
@@ -55,6 +61,10 @@ STATES: dict[str, Callable[[], object]] = {
     "ARRAY": ARRAY.tolist,
     "QUEUE": lambda: list(QUEUE.queue),
 }
+
+
+def seed_of(generator: np.random.Generator) -> Any:
+    return generator.bit_generator.seed_seq
 
 
 @pytest.fixture(autouse=True)
@@ -67,6 +77,8 @@ def forget() -> None:
     PYTHON.seed(0)
     NUMPY.bit_generator.state = np.random.default_rng(0).bit_generator.state
     OLD_NUMPY.seed(0)
+    for seed in (SEED, seed_of(SPAWNING)):
+        seed.spawn(-seed.n_children_spawned)
     QUEUE.queue.clear()
     USERS_DICT.clear()
     USERS_LIST.clear()
