@@ -7,7 +7,6 @@ import collections
 import enum
 import functools
 import queue
-import sys
 import types
 import weakref
 import zlib
@@ -16,6 +15,7 @@ from typing import Any
 
 import torch
 
+from pytest_compileguard.isolation.arrays import ArrayContent, array_content, is_array
 from pytest_compileguard.isolation.containers import EXACT_MAPPINGS, bound_to, of_base
 from pytest_compileguard.isolation.fingerprint import MOST_BYTES as MOST_BYTES_READ
 from pytest_compileguard.isolation.fingerprint import checksum_of, version_of
@@ -76,8 +76,10 @@ def attributes_beside(value: Any) -> tuple[dict[str, Any], ...]:
 
 def parts_of(held: Any) -> Iterable[Any]:
     """The values in what an object holds."""
-    if isinstance(held, torch.Tensor | int | InnerState) or is_array(held):
+    if isinstance(held, torch.Tensor | int | InnerState):
         return ()
+    if isinstance(held, ArrayContent):
+        return held.parts()
     return list(held.values()) if isinstance(held, dict) else held
 
 
@@ -115,13 +117,8 @@ def _tensor_content(value: torch.Tensor) -> torch.Tensor | int | None:
 
 def _array_content(value: Any) -> Any:
     if value.nbytes <= _MOST_BYTES:
-        return value.copy()
-    if value.nbytes > MOST_BYTES_READ or value.dtype.hasobject:
+        return array_content(value)
+    if value.nbytes > MOST_BYTES_READ:
         return None
-    return hash((value.shape, zlib.crc32(value.tobytes())))
-
-
-def is_array(value: Any) -> bool:
-    """Whether it is an array of numpy."""
-    numpy = sys.modules.get("numpy")
-    return numpy is not None and isinstance(value, numpy.ndarray)
+    form = value.shape, value.dtype.str, value.flags.writeable
+    return hash((*form, zlib.crc32(value.tobytes())))

@@ -8,11 +8,11 @@ from typing import Any
 
 import torch
 
+from pytest_compileguard.isolation.arrays import ArrayContent
 from pytest_compileguard.isolation.containers import of_base
 from pytest_compileguard.isolation.contents import (
     WEAK,
     content,
-    is_array,
     own_attributes,
 )
 from pytest_compileguard.isolation.inner_state import InnerState
@@ -24,9 +24,8 @@ _BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 def fill(value: Any, held: Any) -> None:
     """Give an object in place what it held; one that is unchanged is left alone."""
-    if is_array(held):
-        if value.flags.writeable and value.shape == held.shape:
-            value[...] = held
+    if isinstance(held, ArrayContent):
+        held.put_back(value)
         return
     if isinstance(held, int | tuple) or _same(value, held):
         return

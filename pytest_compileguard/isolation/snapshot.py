@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 
 import torch
 
+from pytest_compileguard.isolation.arrays import ArrayContent
 from pytest_compileguard.isolation.containers import ATOMIC
 from pytest_compileguard.isolation.contents import (
     ATOMS,
     attributes_beside,
     content,
-    is_array,
     parts_of,
 )
 from pytest_compileguard.isolation.filling import fill
@@ -169,9 +169,11 @@ class Snapshot:
         return self._contents(value, held, above)
 
     def _contents(self, value: Any, held: Any, above: tuple[int, ...]) -> Any:
-        if isinstance(held, torch.Tensor) or is_array(held):
+        if isinstance(held, torch.Tensor):
             return held
         inside = (*above, id(value))
+        if isinstance(held, ArrayContent):
+            return held.shown(lambda part: self._shown(part, inside))
         kind = type(value)
         if isinstance(held, dict):
             shown = {key: self._shown(part, inside) for key, part in held.items()}

@@ -1,0 +1,80 @@
+"""What arrays of numpy hold, copied, and how they are given it back in place."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pytest_compileguard.errors import IsolationError
+
+
+def is_array(value: Any) -> bool:
+    """Whether it is an array of numpy."""
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(value, numpy.ndarray)
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayContent:
+    """Values and form of an array at one moment."""
+
+    values: Any
+    writeable: bool
+
+    def parts(self) -> list[Any]:
+        """The objects in it, if it is one of objects."""
+        return self.values.ravel().tolist() if self.values.dtype.hasobject else []
+
+    def shown(self, show: Callable[[Any], Any]) -> Any:
+        """What can be compared: of an array of objects, lists of what is shown of each."""
+        shown = self.values
+        if shown.dtype.kind == "O":
+            shown = _mapped(self.values, show)
+        return shown if self.writeable else {"what is read-only": shown}
+
+    def put_back(self, array: Any) -> None:
+        """Give an array its values and its form; the form stays where it is the same."""
+        try:
+            if array.dtype != self.values.dtype:
+                raise IsolationError(_refused(f"type {self.values.dtype}"))
+            if array.shape != self.values.shape:
+                array.resize(self.values.shape, refcheck=False)
+            if self.writeable or array.tobytes() != self.values.tobytes():
+                _make_writeable(array)
+                array[...] = self.values
+            if array.flags.writeable != self.writeable:
+                array.setflags(write=self.writeable)
+        except ValueError as error:
+            raise IsolationError(_refused(f"shape or flags ({error})")) from error
+
+
+def array_content(array: Any) -> ArrayContent:
+    """Copy what an array holds."""
+    return ArrayContent(array.copy(), array.flags.writeable)
+
+
+def _mapped(values: Any, show: Callable[[Any], Any]) -> Any:
+    if values.ndim == 0:
+        return show(values.item())
+    return [show(part) if values.ndim == 1 else _mapped(part, show) for part in values]
+
+
+def _make_writeable(array: Any) -> None:
+    """Let an array be written to, though what it is a view of may not be written to itself."""
+    if array.flags.writeable:
+        return
+    if is_array(array.base) and not array.base.flags.writeable:
+        _make_writeable(array.base)
+        array.setflags(write=True)
+        array.base.setflags(write=False)
+    else:
+        array.setflags(write=True)
+
+
+def _refused(what: str) -> str:
+    return (
+        f"an array of numpy that a global holds can't get back the {what} it had before the call: "
+        "bind the name to a new array instead, or hand the array in as an argument"
+    )
