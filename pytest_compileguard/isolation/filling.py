@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import types
 import weakref
 from typing import Any
 
@@ -48,9 +49,19 @@ def fill(value: Any, held: Any) -> None:
 def _fill_attributes(value: Any, held: dict[str, Any]) -> None:
     own = own_attributes(value)
     for name in [name for name in own if name not in held]:
-        object.__delattr__(value, name)
+        if _is_slot(value, name):
+            object.__delattr__(value, name)
+        else:  # a property of that name may stand before it
+            del vars(value)[name]
     for name in [name for name in held if own.get(name, _MISSING) is not held[name]]:
-        object.__setattr__(value, name, held[name])
+        if _is_slot(value, name):
+            object.__setattr__(value, name, held[name])
+        else:
+            vars(value)[name] = held[name]
+
+
+def _is_slot(value: Any, name: str) -> bool:
+    return isinstance(getattr(type(value), name, None), types.MemberDescriptorType)
 
 
 def _fill_tensor(value: torch.Tensor, held: torch.Tensor) -> None:

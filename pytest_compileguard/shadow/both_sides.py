@@ -123,7 +123,7 @@ class Shadow:
         except Exception as error:  # noqa: BLE001  # the check fails by it, the test goes on
             made.problem = f"the shadow call failed ({type(error).__name__}: {error})"
         finally:
-            after.restore()
+            made.put_back(after)
             for mirror in self._mirrors or ():
                 mirror.release()
         return made

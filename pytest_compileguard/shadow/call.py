@@ -59,6 +59,14 @@ class ShadowCall:
     """Shapes and dtypes of what was passed in; ``None`` for a watched block."""
     notes: dict[str, None] = field(default_factory=dict)
 
+    def put_back(self, left: Scene) -> None:
+        """Leave to the test what its own call left; the check fails where that can't be."""
+        try:
+            left.restore()
+        except Exception as error:  # noqa: BLE001  # classes of users may refuse in any way
+            told = f"{type(error).__name__}: {error}"
+            self.problem = f"what the call left can't be put back ({told}): the test may go wrong"
+
     def failed_compiled(self, error: Exception) -> None:
         """Note that the compiled call raises what eager does not."""
         self.raised = self.trace is not None and dynamo.raised_at_run(error, self.trace)

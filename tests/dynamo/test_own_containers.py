@@ -107,3 +107,32 @@ def test_they_are_left_as_the_call_leaves_them(target: type[torch.nn.Module]) ->
 def test_they_are_compared() -> None:
     begin()
     assert "KEPT" in check(OfGlobals(more=1), (torch.ones(3),), locates=False).told
+
+
+class Counter:
+    """Keeps its number where a property of that name hides it."""
+
+    def __init__(self) -> None:
+        vars(self)["number"] = 0
+
+    @property
+    def number(self) -> int:
+        return int(vars(self)["number"])
+
+    def count(self) -> None:
+        vars(self)["number"] += 1
+
+
+COUNTER = Counter()
+
+
+class Counting(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        COUNTER.count()
+        return x * COUNTER.number
+
+
+def test_attribute_that_a_property_hides_is_put_back() -> None:
+    seen = check(Counting(), (torch.ones(3),), (torch.ones(3),))
+    assert seen.verdict.outcome == "passed", seen.told
+    assert COUNTER.number == 2
