@@ -13,6 +13,7 @@ from pytest_compileguard.dynamo.counters import LOGS_ALL_BREAKS, Counters, count
 from pytest_compileguard.dynamo.first_use import caches_disabled, use_backend_once
 from pytest_compileguard.dynamo.listening import configured, tracing, watching
 from pytest_compileguard.dynamo.optimizers import make_capturable
+from pytest_compileguard.dynamo.polyfills import as_written
 from pytest_compileguard.dynamo.raised import (
     raised_at_run,
     raised_while_compiling,
@@ -53,6 +54,7 @@ __all__ = [
     "InPlace",
     "NewTensorsOn",
     "ResetWatch",
+    "as_written",
     "caches_disabled",
     "compiled_form",
     "configured",

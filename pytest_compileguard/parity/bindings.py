@@ -22,8 +22,9 @@ from pytest_compileguard.isolation.storages import memory_key
 from pytest_compileguard.observation import MismatchPart
 from pytest_compileguard.parity.float64_runs import About
 from pytest_compileguard.parity.judging import LeafJudge
-from pytest_compileguard.parity.kinds import REBUILT, parts_of_kind, plain, tensor_attributes
+from pytest_compileguard.parity.kinds import parts_of_kind, plain, tensor_attributes
 from pytest_compileguard.parity.leaves import Leaf, Structure, bound_leaves_of
+from pytest_compileguard.parity.rebuilt import Rebuilt, kind_name, rebuilt
 from pytest_compileguard.parity.side import Place
 
 _HOLDING = (*(types.FunctionType, types.MethodType, types.BuiltinFunctionType, functools.partial),)
@@ -75,13 +76,10 @@ class Bindings:
     def compare(self, path: str, actual: Any, expected: Any) -> None:
         """Compare one; leaves of containers, partials, closures and the like each by itself."""
         actual, expected = plain(actual), plain(expected)
-        if type(actual) is not type(expected) and isinstance(expected, REBUILT):
-            kinds = type(expected).__qualname__, type(actual).__qualname__
-            note = f"{path}: Dynamo makes a {kinds[1]} of a {kinds[0]}, which can't be compared"
-            self._judge.result.unchecked[note] = None
-            return
         if isinstance(expected, torch.Tensor) or actual is expected:
             self._leaf(path, actual, expected)
+            return
+        if self._is_of_another_kind(path, actual, expected):
             return
         twins = self._twins
         eager = bound_leaves_of(expected, path, parts_of_kind, twins.known_to_eager)
@@ -93,6 +91,18 @@ class Bindings:
         if same_paths(self._judge, eager, compiled):
             for own, made in zip(eager, compiled, strict=True):
                 self._leaf(own.path, made.value, own.value)
+
+    def _is_of_another_kind(self, path: str, actual: Any, expected: Any) -> bool:
+        """Whether one side alone has what compiled code rebuilds; if so, that is reported."""
+        if self._twins.are_one(actual, expected) is not None:
+            return False
+        made = rebuilt(actual), rebuilt(expected)
+        kinds = kind_name(made[0]), kind_name(made[1])
+        if kinds[0] == kinds[1] or not any(isinstance(value, Rebuilt) for value in made):
+            return False
+        self._judge.result.leaves += 1
+        self._judge.report(path, "kind", f"compiled gives {kinds[0]}, eager gives {kinds[1]}")
+        return True
 
     def compare_attributes(self, path: str, actual: Any, expected: Any) -> None:
         """Compare what the call set on a tensor that it was given or met."""

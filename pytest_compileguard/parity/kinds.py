@@ -10,7 +10,6 @@ import contextlib
 import copy
 import functools
 import itertools
-import operator
 import types
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -25,12 +24,8 @@ from pytest_compileguard.isolation.functions import Cells, attributes_of_functio
 from pytest_compileguard.isolation.inner_state import inner_state
 from pytest_compileguard.isolation.objects import attributes_of, is_compiler_mark
 from pytest_compileguard.isolation.ownership import file_of, is_users
+from pytest_compileguard.parity.rebuilt import Rebuilt
 
-REBUILT = (
-    *(operator.itemgetter, operator.attrgetter, operator.methodcaller),
-    *(torch.no_grad, torch.enable_grad, torch.set_grad_enabled),
-)
-"""Kinds in place of which Dynamo leaves something else that does the same."""
 _MOST_ITEMS = 100
 _BOUND_BUILTIN = (types.BuiltinMethodType, types.MethodWrapperType)
 _PLAIN_TENSORS = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
@@ -68,6 +63,8 @@ def plain(value: Any) -> Any:
 
 def parts_that_hold(value: Any) -> dict[str, Any] | None:
     """Parts of a kind that only holds others: what is in it, the call may have put there."""
+    if isinstance(value, Rebuilt):
+        return value.parts
     if isinstance(value, functools.partial):
         named = {f".keywords[{name!r}]": part for name, part in value.keywords.items()}
         return {".func": value.func, ".args": value.args} | named

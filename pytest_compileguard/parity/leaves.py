@@ -15,6 +15,7 @@ from torch.utils import _pytree as pytree
 from pytest_compileguard.isolation.keys import key_names, without_addresses
 from pytest_compileguard.isolation.objects import attributes_of
 from pytest_compileguard.parity.kinds import plain
+from pytest_compileguard.parity.rebuilt import kind_name, rebuilt
 
 _WHOLE = (type, types.ModuleType, torch.Tensor, torch.nn.Module, logging.Logger, logging.Handler)
 """Not taken apart: a log leads to all logs, and a module of Python to whatever it imports."""
@@ -116,13 +117,15 @@ class _Walk:
         return found
 
     def _parts(self, value: Any, path: str) -> list[Leaf]:
-        value = value if self._kinds is _of_no_kind else plain(value)
+        if self._kinds is not _of_no_kind:
+            value = plain(value)
+            value = value if self._is_whole(value) else rebuilt(value)
         parts = None if self._is_whole(value) else self._kinds(value) or self._attributes(value)
         if parts is None or id(value) in self._open:
             around = parts is not None and self._kinds is not _of_no_kind
             return [Leaf(path, Structure("what holds it") if around else value)]
         self._open.add(id(value))
-        kind = [Leaf(f"{path}{_TYPE}", type(value).__qualname__)]
+        kind = [Leaf(f"{path}{_TYPE}", kind_name(value))]
         inner = [self.leaves(part, path + name) for name, part in parts.items()]
         self._open.discard(id(value))
         return sum(inner, kind)

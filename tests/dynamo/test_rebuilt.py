@@ -1,0 +1,86 @@
+"""What compiled code rebuilds in another form is compared all the same, wherever it is kept."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.compiler import is_compiling
+
+from tests.dynamo.checked import check
+
+pytestmark = pytest.mark.usefixtures("compiler_loaded")
+
+X = torch.ones(3)
+
+
+def more() -> int:
+    """Return 1; 2 where the fault is planted."""
+    return 2 if is_compiling() else 1
+
+
+class Keeps(nn.Module):
+    """Keeps what is under test, and what it may be made of."""
+
+    def __init__(self, keep: Callable[[Any], object]) -> None:
+        super().__init__()
+        self.keep = keep
+        self.kept: Any = None
+        self.one, self.other = [1], [1]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.keep(self)
+        return x * 2
+
+
+def keeps(value: Callable[[Any], object]) -> Callable[[Any], None]:
+    def keep(module: Any) -> None:
+        module.kept = value(module)
+
+    return keep
+
+
+def in_eager_alone(module: Any) -> None:
+    if not is_compiling():
+        module.kept = operator.itemgetter(0)
+
+
+PLANTED: dict[str, Callable[[Any], object]] = {
+    "a getter that compiled code drops": in_eager_alone,
+    "an item": keeps(lambda _: operator.itemgetter(more())),
+    "an attribute": keeps(lambda _: operator.attrgetter("a" if is_compiling() else "b")),
+    "a keyword": keeps(lambda _: [operator.methodcaller("sum", dim=more())]),
+    "another getter": keeps(
+        lambda _: operator.attrgetter("a") if is_compiling() else operator.itemgetter("a")
+    ),
+    "no mode": keeps(lambda _: "junk" if is_compiling() else torch.no_grad()),
+    "another mode": keeps(lambda _: (torch.enable_grad() if is_compiling() else torch.no_grad(),)),
+}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_what_compiled_code_keeps_wrongly_is_found(name: str) -> None:
+    told = check(Keeps(PLANTED[name]), (X,), locates=False).told
+
+    assert "compiled differs from eager" in told
+
+
+def everything(module: Any) -> None:
+    """Keep all of it at once, so that none hides behind another check."""
+    module.getters = [operator.itemgetter(0), operator.itemgetter(0, 2)]
+    module.attributes = {"a": operator.attrgetter("b"), "b": operator.attrgetter("b.c", "d")}
+    module.caller = operator.methodcaller("sum", 1, dim=2)
+    module.contexts = (torch.no_grad(), torch.enable_grad(), torch.set_grad_enabled(False))
+    with torch.no_grad():
+        module.within = torch.set_grad_enabled(True)
+
+
+def test_what_is_rebuilt_alike_is_no_difference() -> None:
+    seen = check(Keeps(everything), *[(X,)] * 2)
+
+    assert seen.verdict.outcome == "passed", seen.told
+    assert [f.message for f in seen.verdict.findings if f.metric == "isolation"] == []
