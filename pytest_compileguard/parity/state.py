@@ -156,8 +156,15 @@ def parts_of_twin(value: Any, paths: dict[int, str]) -> dict[str, Any]:
     if isinstance(value, set):
         plain = all(isinstance(item, _ATOMS) for item in value)
         return {" (items)": frozenset(value if plain else key_names(value, paths))}
-    # What an autocast keeps is what it found when it was entered.
-    attributes = {} if isinstance(value, torch.autocast) else attributes_of(value)
-    found = {f".{name}": part for name, part in attributes.items() if not is_compiler_mark(name)}
+    found = {
+        f".{name}": part
+        for name, part in attributes_of(value).items()
+        if not is_compiler_mark(name) and not _was_found(value, name)
+    }
     items = {" (items)": value.view()} if is_array(value) else {}
     return found | state_within(value) | items
+
+
+def _was_found(value: Any, name: str) -> bool:
+    """Whether it is what an autocast found when it was entered, which Dynamo does in its way."""
+    return isinstance(value, torch.autocast) and name.startswith("prev")

@@ -31,6 +31,7 @@ class Keeps(nn.Module):
         self.keep = keep
         self.kept: Any = None
         self.one, self.other = [1], [1]
+        self.cast = torch.autocast("cpu", enabled=False)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         self.keep(self)
@@ -49,6 +50,10 @@ def in_eager_alone(module: Any) -> None:
         module.kept = operator.itemgetter(0)
 
 
+def changes_cast(module: Any) -> None:
+    module.cast.fast_dtype = torch.float16 if is_compiling() else torch.bfloat16
+
+
 PLANTED: dict[str, Callable[[Any], object]] = {
     "a getter that compiled code drops": in_eager_alone,
     "an item": keeps(lambda _: operator.itemgetter(more())),
@@ -59,6 +64,7 @@ PLANTED: dict[str, Callable[[Any], object]] = {
     ),
     "no mode": keeps(lambda _: "junk" if is_compiling() else torch.no_grad()),
     "another mode": keeps(lambda _: (torch.enable_grad() if is_compiling() else torch.no_grad(),)),
+    "an attribute of an autocast": changes_cast,
 }
 
 
@@ -77,6 +83,8 @@ def everything(module: Any) -> None:
     module.contexts = (torch.no_grad(), torch.enable_grad(), torch.set_grad_enabled(False))
     with torch.no_grad():
         module.within = torch.set_grad_enabled(True)
+    with module.cast:
+        module.entered = True
 
 
 def test_what_is_rebuilt_alike_is_no_difference() -> None:
