@@ -21,10 +21,12 @@ from pytest_compileguard.isolation.snapshot import Snapshot
 from pytest_compileguard.isolation.storages import memory_key
 from pytest_compileguard.observation import MismatchPart
 from pytest_compileguard.parity.float64_runs import About
+from pytest_compileguard.parity.iterators import is_of_python
 from pytest_compileguard.parity.judging import LeafJudge
 from pytest_compileguard.parity.kinds import parts_of_kind, plain, tensor_attributes
 from pytest_compileguard.parity.leaves import Leaf, Structure, bound_leaves_of
-from pytest_compileguard.parity.rebuilt import Rebuilt, kind_name, rebuilt
+from pytest_compileguard.parity.plain import equal_leaves
+from pytest_compileguard.parity.rebuilt import Rebuilt, are_flat, kind_name, rebuilt
 from pytest_compileguard.parity.side import Place
 
 _HOLDING = (*(types.FunctionType, types.MethodType, types.BuiltinFunctionType, functools.partial),)
@@ -79,7 +81,7 @@ class Bindings:
         if isinstance(expected, torch.Tensor) or actual is expected:
             self._leaf(path, actual, expected)
             return
-        if self._is_of_another_kind(path, actual, expected):
+        if self._is_settled(path, actual, expected):
             return
         twins = self._twins
         eager = bound_leaves_of(expected, path, parts_of_kind, twins.known_to_eager)
@@ -92,17 +94,33 @@ class Bindings:
             for own, made in zip(eager, compiled, strict=True):
                 self._leaf(own.path, made.value, own.value)
 
-    def _is_of_another_kind(self, path: str, actual: Any, expected: Any) -> bool:
-        """Whether one side alone has what compiled code rebuilds; if so, that is reported."""
-        if self._twins.are_one(actual, expected) is not None:
-            return False
+    def _is_settled(self, path: str, actual: Any, expected: Any) -> bool:
+        """Whether all is told of what compiled code rebuilds, without a look at its parts."""
         made = rebuilt(actual), rebuilt(expected)
-        kinds = kind_name(made[0]), kind_name(made[1])
-        if kinds[0] == kinds[1] or not any(isinstance(value, Rebuilt) for value in made):
+        of_kind = [value for value in made if isinstance(value, Rebuilt)]
+        if not of_kind or self._twins.are_one(actual, expected) is not None:
             return False
+        kinds = kind_name(made[0]), kind_name(made[1])
+        if kinds[0] != kinds[1]:
+            self._of_another_kind(path, actual, expected, kinds)
+            return True
+        count = None
+        if are_flat(of_kind):
+            count = equal_leaves(of_kind[0].parts, of_kind[1].parts)
+        self._judge.result.leaves += count or 0
+        return count is not None
+
+    def _of_another_kind(
+        self, path: str, actual: Any, expected: Any, kinds: tuple[str, str]
+    ) -> None:
+        told = f"compiled gives {kinds[0]}, eager gives {kinds[1]}"
+        both = actual, expected
+        if all(map(is_of_python, both)) and any(rebuilt(value) is value for value in both):
+            note = f"{path}: {told}, and nothing tells what is left of one of them"
+            self._judge.result.unchecked[note] = None
+            return
         self._judge.result.leaves += 1
-        self._judge.report(path, "kind", f"compiled gives {kinds[0]}, eager gives {kinds[1]}")
-        return True
+        self._judge.report(path, "kind", told)
 
     def compare_attributes(self, path: str, actual: Any, expected: Any) -> None:
         """Compare what the call set on a tensor that it was given or met."""

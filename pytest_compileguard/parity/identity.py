@@ -16,6 +16,7 @@ from pytest_compileguard.isolation.containers import ATOMIC
 from pytest_compileguard.isolation.keys import key_names
 from pytest_compileguard.isolation.objects import attributes_of
 from pytest_compileguard.isolation.ownership import file_of, is_users
+from pytest_compileguard.parity.rebuilt import Rebuilt, rebuilt
 from pytest_compileguard.parity.state import State, parts_of_twin
 
 Named = tuple[str, Any]
@@ -28,13 +29,13 @@ _LEFT_OUT = (
 
 def objects_in(value: Any, path: str) -> list[Named]:
     """Containers and objects with attributes in a value, each under all its names."""
-    return list(_objects(value, path, set()))
+    return list(_objects(value, path, {}))
 
 
 def objects_of_state(state: State) -> Iterator[Named]:
     """The same of what attributes, items and variables are bound to."""
     known = {id(twin): path for path, twin in state.values()}
-    seen = set(known)
+    seen: dict[int, Any] = dict.fromkeys(known)
     for path, twin in state.values():
         if _is_noted(twin):
             yield path, twin
@@ -69,15 +70,15 @@ def _text(path: str, group: list[str]) -> str:
     return f"makes it one object with {', '.join(others)}" if others else "an object of its own"
 
 
-def _objects(value: Any, path: str, seen: set[int]) -> Iterator[Named]:
-    """Each under all names; what is in it only once. All of it must outlive ``seen``."""
+def _objects(value: Any, path: str, seen: dict[int, Any]) -> Iterator[Named]:
+    """Each under all names; what is in it only once."""
     if isinstance(value, _LEFT_OUT):
         return
     if _is_noted(value):
         yield path, value
     if id(value) in seen:
         return
-    seen.add(id(value))
+    seen[id(value)] = value  # kept, so that nothing else takes its identity
     for name, part in _parts(value).items():
         if not isinstance(part, _LEFT_OUT):
             yield from _objects(part, f"{path}{name}", seen)
@@ -106,9 +107,10 @@ def _parts(value: Any) -> dict[str, Any]:
         return {f"[{name}]": part for name, part in named}
     if isinstance(value, list | tuple | collections.deque):
         return {f"[{index}]": part for index, part in enumerate(value)}
-    return (
-        {f".{name}": part for name, part in attributes_of(value).items()} if _is_own(value) else {}
-    )
+    if isinstance(made := rebuilt(value), Rebuilt):
+        return made.parts
+    own = attributes_of(value) if _is_own(value) else {}
+    return {f".{name}": part for name, part in own.items()}
 
 
 def _is_own(value: Any) -> bool:

@@ -7,12 +7,10 @@ if what they are made of is; two generators are if they stand in one state.
 from __future__ import annotations
 
 import contextlib
-import copy
 import functools
-import itertools
 import types
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -26,7 +24,6 @@ from pytest_compileguard.isolation.objects import attributes_of, is_compiler_mar
 from pytest_compileguard.isolation.ownership import file_of, is_users
 from pytest_compileguard.parity.rebuilt import Rebuilt
 
-_MOST_ITEMS = 100
 _BOUND_BUILTIN = (types.BuiltinMethodType, types.MethodWrapperType)
 _PLAIN_TENSORS = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 _OF_TORCH = ("_dynamo", "_torch", "_is_", "persistent")
@@ -47,12 +44,7 @@ def tensor_attributes(value: Any) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """What is compiled by itself, without its wrapper, as eager's copy has none.
-
-    Of an iterator, what remains.
-    """
-    if isinstance(value, Iterator) and not is_users(file_of(type(value))):
-        return _what_remains(value)
+    """What is compiled by itself, without its wrapper: eager's copy has none."""
     if isinstance(value, torch.Tensor) or not callable(value):
         return value
     form: Any = None
@@ -145,11 +137,3 @@ def _as_made_anew(value: Any) -> dict[str, Any] | None:
         return None  # it holds nothing, and is known by its identity
     names = (" (maker)", " (made of)", " (state)")
     return dict(zip(names, made, strict=False))
-
-
-def _what_remains(iterator: Iterator[Any]) -> Any:
-    """What an iterator has left to give, up to some length; Dynamo rebuilds it over a tuple."""
-    with warnings.catch_warnings(), contextlib.suppress(Exception):
-        warnings.simplefilter("ignore")
-        return list(itertools.islice(copy.deepcopy(iterator), _MOST_ITEMS))
-    return iterator  # it can't be copied

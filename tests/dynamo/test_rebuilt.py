@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import collections
+import itertools
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -45,6 +47,13 @@ def keeps(value: Callable[[Any], object]) -> Callable[[Any], None]:
     return keep
 
 
+def advanced(steps: int) -> Iterator[int]:
+    found = iter([1, 2, 3])
+    for _ in range(steps):
+        next(found)
+    return found
+
+
 def in_eager_alone(module: Any) -> None:
     if not is_compiling():
         module.kept = operator.itemgetter(0)
@@ -63,6 +72,15 @@ PLANTED: dict[str, Callable[[Any], object]] = {
         lambda _: operator.attrgetter("a") if is_compiling() else operator.itemgetter("a")
     ),
     "no mode": keeps(lambda _: "junk" if is_compiling() else torch.no_grad()),
+    "a longer range": keeps(lambda _: iter(range(200 if is_compiling() else 300))),
+    "a list for an iterator": keeps(lambda _: [1, 2] if is_compiling() else iter((1, 2))),
+    "another object in an iterator": keeps(
+        lambda module: iter([module.other if is_compiling() else module.one])
+    ),
+    "a copy in an iterator": keeps(lambda module: iter([[1] if is_compiling() else module.one])),
+    "a tensor in an iterator": keeps(lambda _: [zip([X * more()], [1], strict=True)]),
+    "items of a deque": keeps(lambda _: iter(collections.deque([1, more()]))),
+    "a step of an iterator": keeps(lambda _: advanced(more())),
     "another mode": keeps(lambda _: (torch.enable_grad() if is_compiling() else torch.no_grad(),)),
     "an attribute of an autocast": changes_cast,
 }
@@ -83,6 +101,14 @@ def everything(module: Any) -> None:
     module.contexts = (torch.no_grad(), torch.enable_grad(), torch.set_grad_enabled(False))
     with torch.no_grad():
         module.within = torch.set_grad_enabled(True)
+    module.iterators = [
+        *(iter([module.one]), iter((1, 2)), iter("ab"), iter(b"ab"), iter(range(20_000))),
+        *(reversed([1, 2]), iter(collections.deque([1, 2], maxlen=2)), map(str, [1])),
+        *(zip(itertools.count(), [1], strict=False), itertools.product([1], module.one)),
+        *(itertools.permutations([1, 2]), itertools.repeat(1, 3), itertools.repeat(1)),
+        *(itertools.filterfalse(bool, [1]), itertools.filterfalse(None, [1]), advanced(1)),
+    ]
+    module.words = iter("ab")
     with module.cast:
         module.entered = True
 
