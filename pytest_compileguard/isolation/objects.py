@@ -162,8 +162,14 @@ def _bare(mirror: Mirror, real: Any, path: str) -> Any:
 
 
 def _is_only_written(value: Any) -> bool:
-    """Whether it is a stream that text is written to, as messages are: nobody reads from those."""
-    return isinstance(value, io.TextIOBase) and not value.closed and value.writable()
+    """Whether it is a stream that is written to, as messages are: nobody reads from those.
+
+    What stands in place of standard output may be readable, but ``open`` does not make its class.
+    """
+    if not isinstance(value, io.IOBase) or value.closed or not value.writable():
+        return False
+    stands_in = isinstance(value, io.TextIOBase) and type(value) is not io.TextIOWrapper
+    return stands_in or not value.readable()
 
 
 def _is_plain(kind: type) -> bool:
