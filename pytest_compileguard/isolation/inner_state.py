@@ -1,9 +1,10 @@
-"""Objects whose state is neither attributes nor items: random generators, and arrays of bytes."""
+"""Objects whose state is neither attributes nor items: random generators, bytes and text."""
 
 from __future__ import annotations
 
 import array
 import contextlib
+import io
 import random
 import sys
 import zlib
@@ -12,6 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+
+_MOST_SHOWN = 1_000
+"""Characters of a text that are told whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +32,8 @@ def inner_state(value: Any) -> InnerState | None:
     """Read the state of such an object; ``None``: it is none, or can't be read."""
     if isinstance(value, bytearray | array.array):
         return _array_state(value)
+    if isinstance(value, io.StringIO | io.BytesIO):
+        return None if value.closed else _stream_state(value)
     if isinstance(value, torch.Generator):
         tensor = value.get_state()
         return _generator_state(bytes(tensor.tolist()), lambda g: g.set_state(tensor))
@@ -51,6 +57,16 @@ def _array_state(value: Any) -> InnerState:
         now[:] = held
 
     return InnerState(bytes(held) if isinstance(held, bytearray) else held.tolist(), put_back)
+
+
+def _stream_state(value: Any) -> InnerState:
+    """The text of a stream in memory, and where it is written next; of a long one, a checksum."""
+    held, *rest, _ = value.__getstate__()
+    shown = held
+    if len(held) > _MOST_SHOWN:
+        content = held if isinstance(held, bytes) else held.encode(errors="surrogatepass")
+        shown = f"{len(held)} characters or bytes with checksum {zlib.crc32(content):08x}"
+    return InnerState((shown, value.tell()), lambda now: now.__setstate__((held, *rest, None)))
 
 
 def _numpy_state(value: Any) -> InnerState | None:
