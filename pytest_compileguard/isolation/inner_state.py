@@ -14,6 +14,8 @@ from typing import Any
 
 import torch
 
+from pytest_compileguard.isolation.arrays import is_array
+
 _MOST_SHOWN = 1_000
 """Characters of a text that are told whole."""
 
@@ -46,8 +48,7 @@ def inner_state(value: Any) -> InnerState | None:
 
 def keeps_inside(value: Any) -> bool:
     """Whether what an object holds is neither attributes nor items: arrays of numpy too."""
-    numpy = sys.modules.get("numpy")
-    return (numpy is not None and isinstance(value, numpy.ndarray)) or bool(inner_state(value))
+    return is_array(value) or bool(inner_state(value))
 
 
 def _array_state(value: Any) -> InnerState:

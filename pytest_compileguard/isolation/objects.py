@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pytest_compileguard.errors import IsolationError
+from pytest_compileguard.isolation.arrays import is_array
 from pytest_compileguard.isolation.containers import EXACT_MAPPINGS, reflect_entries
 from pytest_compileguard.isolation.inner_state import inner_state, keeps_inside
 from pytest_compileguard.isolation.ownership import file_of, is_users
@@ -82,7 +83,8 @@ def reflect_object(mirror: Mirror, real: Any, path: str) -> Any:
     if is_sentinel(real):
         mirror.remember(real, real, path, keep=False)
         return real
-    twin = mirror.known(real) if _has_attributes(real) else None
+    lasts = _has_attributes(real) and not is_array(real)  # items are copied for each call
+    twin = mirror.known(real) if lasts else None
     if twin is None:
         twin = _bare(mirror, real, path)
     if twin is real or not _has_attributes(twin):

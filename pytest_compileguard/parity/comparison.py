@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import torch
 
 from pytest_compileguard.isolation.storages import is_plain
+from pytest_compileguard.parity.arrays import is_of_numpy, items_of
 from pytest_compileguard.parity.kinds import defines_equality
 from pytest_compileguard.parity.tolerance import Tolerance
 
@@ -23,6 +24,8 @@ _PIECE = 2**20
 _PLAIN = (bool, int, str, bytes, type(None), torch.dtype, torch.device, torch.Size, type)
 
 
+_NO_NUMBERS = "SUMm"
+"""Kinds of arrays that hold words or times."""
 STRIDE = "stride: "
 """Begins what is told of two tensors that differ in nothing else of their form."""
 
@@ -61,8 +64,8 @@ def compare(
     if type(actual) is not type(expected):
         names = type(actual).__qualname__, type(expected).__qualname__
         return Difference("kind", f"compiled gives {names[0]}, eager gives {names[1]}")
-    if type(actual).__module__ == "numpy" and hasattr(actual, "dtype"):
-        return _arrays(actual, expected, tolerance)
+    if is_of_numpy(actual):
+        return _arrays(items_of(actual), items_of(expected), tolerance)
     if isinstance(actual, float | complex):
         return _numbers(actual, expected, tolerance)
     return _others(actual, expected)
@@ -246,6 +249,14 @@ def _arrays(actual: Any, expected: Any, tolerance: Tolerance) -> Difference | No
         a, e = getattr(actual, name), getattr(expected, name)
         if a != e:
             return Difference("kind", f"{name}: compiled {a}, eager {e}")
+    for name in actual.dtype.names or ():
+        if found := _arrays(actual[name], expected[name], tolerance):
+            return found._replace(message=f"{name}: {found.message}")
+    if actual.dtype.names:
+        return None
+    if actual.dtype.kind in _NO_NUMBERS:
+        same = actual.tobytes() == expected.tobytes()
+        return None if same else Difference("value", f"compiled {actual}, eager {expected}")
     try:
         tensors = [torch.as_tensor(value.copy()) for value in (actual, expected)]
     except TypeError:

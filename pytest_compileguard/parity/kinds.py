@@ -22,6 +22,7 @@ from pytest_compileguard.isolation.functions import Cells, attributes_of_functio
 from pytest_compileguard.isolation.inner_state import inner_state
 from pytest_compileguard.isolation.objects import attributes_of, is_compiler_mark
 from pytest_compileguard.isolation.ownership import file_of, is_users
+from pytest_compileguard.parity.arrays import is_of_subclass, parts_of_array
 from pytest_compileguard.parity.rebuilt import Rebuilt
 
 _BOUND_BUILTIN = (types.BuiltinMethodType, types.MethodWrapperType)
@@ -72,6 +73,8 @@ def parts_of_kind(value: Any) -> dict[str, Any] | None:
     for kinds, parts in _KINDS:
         if isinstance(value, kinds):
             return parts(value)
+    if is_of_subclass(value):
+        return parts_of_array(value)
     if state := state_within(value):
         return state
     if callable(value) and not isinstance(value, type) and is_users(file_of(type(value))):

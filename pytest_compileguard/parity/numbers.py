@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from pytest_compileguard.parity.state import is_array
+from pytest_compileguard.parity.arrays import is_of_numpy, items_of
 
 _COMPRESSED_ROWS = (torch.sparse_csr, torch.sparse_bsr)
 _COMPRESSED_COLUMNS = (torch.sparse_csc, torch.sparse_bsc)
@@ -19,7 +19,7 @@ def numbers_of(value: Any) -> torch.Tensor | None:
     """
     if isinstance(value, torch.Tensor):
         return stored(value.detach())
-    if is_array(value):
+    if is_of_numpy(value):
         return _of_array(value)
     if isinstance(value, float | complex):
         wide = torch.float64 if isinstance(value, float) else torch.complex128
@@ -38,7 +38,7 @@ def same_places(value: Any, other: Any) -> bool:
 
 def _of_array(array: Any) -> torch.Tensor | None:
     try:
-        return torch.as_tensor(array.copy())
+        return torch.as_tensor(items_of(array).copy())
     except TypeError:  # torch has no such dtype
         return None
 

@@ -10,11 +10,13 @@ from typing import Any
 
 import torch
 
+from pytest_compileguard.isolation.arrays import is_array
 from pytest_compileguard.isolation.containers import ATOMIC
 from pytest_compileguard.isolation.functions import assigned_values
 from pytest_compileguard.isolation.keys import key_names
 from pytest_compileguard.isolation.objects import attributes_of, is_compiler_mark
 from pytest_compileguard.isolation.storages import memory_key
+from pytest_compileguard.parity.arrays import parts_of_array
 from pytest_compileguard.parity.gradients import NamedTensor
 from pytest_compileguard.parity.kinds import parts_of_kind, parts_that_hold, state_within
 from pytest_compileguard.parity.leaves import Leaf, bound_leaves_of, leaves_of, tensors_of
@@ -108,11 +110,6 @@ def _bound_parts(part: Any, place: str, known: dict[int, str]) -> list[Leaf]:
     return bound_leaves_of(part, place, parts_of_kind, known)
 
 
-def is_array(value: Any) -> bool:
-    """Whether a value is an array, or a scalar, of numpy."""
-    return type(value).__module__ == "numpy" and hasattr(value, "dtype")
-
-
 class Twins:
     """Which objects of both sides stand for one original."""
 
@@ -161,8 +158,7 @@ def parts_of_twin(value: Any, paths: dict[int, str]) -> dict[str, Any]:
         for name, part in attributes_of(value).items()
         if not is_compiler_mark(name) and not _was_found(value, name)
     }
-    items = {" (items)": value.view()} if is_array(value) else {}
-    return found | state_within(value) | items
+    return parts_of_array(value) if is_array(value) else found | state_within(value)
 
 
 def _was_found(value: Any, name: str) -> bool:
