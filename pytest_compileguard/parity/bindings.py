@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import types
 import weakref
 from collections.abc import Iterator
@@ -43,12 +44,25 @@ def same_paths(
     expected, actual = [leaf.path for leaf in eager], [leaf.path for leaf in compiled]
     if expected == actual:
         return True
-    odd = sorted(set(expected) ^ set(actual))[:4] or ["the order of its parts"]
     first = (eager or compiled)[0]
     part: MismatchPart = "structure" if isinstance(first.value, Structure) else part_otherwise
-    message = f"another structure on the two sides: {', '.join(odd)}"
-    judge.report(first.path, "kind", message, part=part)
+    if odd := sorted(set(expected) ^ set(actual))[:4]:
+        message = f"another structure on the two sides: {', '.join(odd)}"
+        judge.report(first.path, "kind", message, part=part)
+        return False
+    pairs = zip(expected, actual, strict=False)
+    own, other = next(((e, a) for e, a in pairs if e != a), (first.path, first.path))
+    message = f"another order of its parts: compiled has {other} where eager has {own}"
+    judge.report(_around(own, other), "kind", message, part=part)
     return False
+
+
+def _around(path: str, other: str) -> str:
+    """The path of what two parts stand in."""
+    same = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(path, other, strict=False))
+    common = "".join(letter for letter, _ in same)
+    ends = {path[len(common) :][:1], other[len(common) :][:1]}
+    return common if ends <= {"[", "."} else common[: max(common.rfind("["), common.rfind("."), 0)]
 
 
 def rebound(eager: Snapshot, compiled: Snapshot) -> Iterator[tuple[str, str]]:

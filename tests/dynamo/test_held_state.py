@@ -114,6 +114,24 @@ def test_what_compiled_code_leaves_wrongly_there_is_found(name: str) -> None:
     assert "parity" in check(target, arguments, locates=False).told
 
 
+@torch.compiler.disable  # type: ignore[untyped-decorator]  # of torch
+def moves(held: dict[str, int], times: int) -> None:
+    if times > 1:
+        held["one"] = held.pop("one")
+
+
+def orders(x: torch.Tensor, held: dict[str, dict[str, int]]) -> torch.Tensor:
+    y = x * 2
+    moves(held["in"], more())
+    return y + 1
+
+
+def test_a_dictionary_whose_order_differs_is_named() -> None:
+    told = check(orders, (X, {"in": {"one": 1, "other": 2}}), locates=False).told
+
+    assert "held['in']: another order of its parts: compiled has held['in']['other']" in told
+
+
 def counter(log: list[int]) -> Callable[[], None]:
     return lambda: log.append(1)
 
