@@ -18,3 +18,5 @@ JAGGED_IS_COPIED = TORCH >= (2, 13)
 """Whether jagged nested tensors can be copied, so that calls with them are isolated."""
 TRACES_CLASS_METHODS = TORCH >= (2, 12)
 """Whether it traces a class method that an attribute holds."""
+KEEPS_ITERATORS = TORCH >= (2, 13)
+"""Whether compiled code can leave iterators of all kinds in attributes, as iterators."""
