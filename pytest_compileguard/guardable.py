@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pytest_compileguard.errors import SpecError
 from pytest_compileguard.guarded import GuardedCallable
-from pytest_compileguard.target import is_coroutine, target_name
+from pytest_compileguard.target import is_coroutine, kind_text, target_name
 
 
 def refuse_target(target: object, nodeid: str) -> str:
@@ -15,8 +15,7 @@ def refuse_target(target: object, nodeid: str) -> str:
     """
     if not callable(target):
         raise SpecError(
-            f"{nodeid}: compileguard(...): the target must be callable, "
-            f"not a {type(target).__name__}"
+            f"{nodeid}: compileguard(...): the target must be callable, not {kind_text(target)}"
         )
     if isinstance(target, GuardedCallable):
         raise SpecError(f"{nodeid}: compileguard({target!r}): is guarded already")

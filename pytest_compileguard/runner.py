@@ -28,6 +28,7 @@ from pytest_compileguard.observation import (
     ParityObservation,
     SpeedObservation,
 )
+from pytest_compileguard.own_setup import OwnSetup
 from pytest_compileguard.plan import OWN_BACKEND, CompileArguments, Plan
 from pytest_compileguard.shadow.both_sides import Shadow
 from pytest_compileguard.shadow.call import ShadowCall, Timeable
@@ -209,10 +210,17 @@ class Check:
             gone = self._was_reset or any(call.error is not None for call in self.calls)
             if gone or any(call.drew_random for call in self.calls):
                 last = self._shadow.recompiled() or last
-            warm = measure_warm_calls(last, self.plan)
+            warm = self._measured(last)
             return warm._replace(speed=self._noted(warm.speed))
         finally:
             before.restore()
+
+    def _measured(self, last: Timeable) -> WarmObservation:
+        if self.plan.setup is None:
+            return measure_warm_calls(last, self.plan)
+        setup = OwnSetup(self.plan.setup, last)
+        warm = measure_warm_calls(last, msgspec.structs.replace(self.plan, setup=setup))
+        return warm._replace(speed=setup.judged(warm.speed))
 
     def _noted(self, seen: SpeedObservation | NotObserved) -> SpeedObservation | NotObserved:
         if isinstance(seen, NotObserved):

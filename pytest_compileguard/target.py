@@ -190,3 +190,9 @@ def _is_empty(cell: types.CellType) -> bool:
 
 def _is_torch(value: Any) -> bool:
     return str(getattr(value, "__module__", "")).partition(".")[0] == "torch"
+
+
+def kind_text(value: object) -> str:
+    """Name the type of a value with its article: ``an int``."""
+    kind = type(value).__name__
+    return f"{'an' if kind[:1].lower() in 'aeio' else 'a'} {kind}"

@@ -93,6 +93,7 @@ ROOMS: dict[str, Room] = {
     "timing/device_usage": Room(torch="yes"),
     "timing/warm_calls": Room(torch="via"),
     "gpu_pinning": Room(),
+    "own_setup": Room(torch="via"),
     "runner": Room(torch="via"),
     "guarded": Room(),
     "progress": Room(),

@@ -30,6 +30,10 @@ _SET_UP = (
     "timing makes the last call again and again: mend what raises, or have setup= make anew what a "
     "call uses up"
 )
+_MEND_SETUP = (
+    "mend what the test gives as setup=: it is called without arguments before each timed call, "
+    "and returns None, or new arguments for the call: (args, kwargs)"
+)
 
 
 def speed_findings(
@@ -47,6 +51,9 @@ def speed_findings(
         return () if limit is None else (_without_number("not_checked", plan.untimed, limit),)
     # Where nothing was promised, nothing is unclear: the number is only missing.
     status: Status = "not_checked" if limit is None else "inconclusive"
+    if isinstance(seen, NotObserved) and seen.in_the_test:
+        finding = _without_number("failed", seen.reason, limit)
+        return (msgspec.structs.replace(finding, remedy=_MEND_SETUP),)
     if isinstance(seen, NotObserved):
         # Nor is it where this machine has no such number.
         missing: Status = "not_checked" if seen.unavailable else status

@@ -34,6 +34,8 @@ class NotObserved(Record, tag=True):
     reason: str
     unavailable: bool = False
     """Whether this machine can't observe it at all, however often it is tried."""
+    in_the_test: bool = False
+    """Whether the test's own code is why: then no run will ever observe it, and the check fails."""
 
 
 class CodeLine(Record):

@@ -182,15 +182,85 @@ def test_setup_runs_before_each_timed_call_and_its_arguments_are_used(
     assert timed <= worst(ended.text) <= timed + 6
 
 
-def test_a_setup_that_fails_or_returns_nonsense_voids_and_never_passes(
-    run_suite: RunSuite,
-) -> None:
-    raising = run_suite(SETUP.format(setup="raise KeyError('x')"), library=LIBRARY, timing=True)
-    wrong = run_suite(SETUP.format(setup="return 3"), library=LIBRARY, timing=True)
+BROKEN_SETUPS = """
+import pytest, torch, library
 
-    assert raising.status("speedup") == wrong.status("speedup") == "inconclusive"
-    assert "setup raised KeyError: 'x'" in raising.text
-    assert "setup returned a int: must be None, or a pair of args and kwargs" in wrong.text
+SETUPS = {
+    "given": lambda x: None,
+    "raises": lambda: {}["x"],
+    "number": lambda: 3,
+    "tensor": lambda: torch.ones(3),
+    "too few": lambda: ((), {}),
+    "too many": lambda: ((torch.ones(3), 1), {}),
+}
+
+def guard(compileguard, name, **limits):
+    compileguard(library.quiet, setup=SETUPS[name], max_time_s=0.1, **limits)(torch.ones(3))
+
+@pytest.mark.parametrize("name", SETUPS)
+def test_it(compileguard, name):
+    guard(compileguard, name, min_speedup=1e-6, backend="aot_eager")
+
+def test_without_limit(compileguard):
+    guard(compileguard, "given")
+
+def test_of_training(compileguard):
+    model, data = torch.nn.Linear(2, 2), (torch.ones(3, 2), torch.ones(3, 2))
+    step = compileguard.training(
+        model,
+        torch.optim.SGD(model.parameters(), 0.1),
+        torch.nn.functional.mse_loss,
+        setup=lambda: (data, {}),
+        min_speedup=1e-6,
+        backend="aot_eager",
+        max_time_s=0.1,
+    )
+    step(*data)
+"""
+
+
+FAULTS = {
+    "given": "raised TypeError: <lambda>() missing 1 required positional argument: 'x'",
+    "raises": "raised KeyError: 'x'",
+    "number": "returned an int: it may be None, or a pair of args and kwargs",
+    "tensor": "returned a Tensor: it may be None, or a pair of args and kwargs",
+    "too few": "gives no tensors where float32[3] was compared, and with them compiled raised "
+    "TypeError when it was called again: quiet() missing 1 required positional argument: 'x'",
+    "too many": "gives arguments, and with them compiled raised TypeError when it was called again:"
+    " quiet() takes 1 positional argument but 2 were given",
+}
+
+
+def test_a_setup_that_raises_or_returns_nonsense_fails(run_suite: RunSuite) -> None:
+    ended = run_suite(BROKEN_SETUPS, library=LIBRARY, timing=True)
+
+    ended.result.assert_outcomes(failed=7, passed=1)
+    found = {check["nodeid"].partition("::")[2]: check["findings"] for check in ended.checks}
+    speedups = {
+        test: next(finding for finding in findings if finding["metric"] == "speedup")
+        for test, findings in found.items()
+    }
+    assert speedups.pop("test_of_training")["status"] == "passed"
+    assert {speedup["status"] for speedup in speedups.values()} == {"failed"}
+    for name, fault in FAULTS.items():
+        assert speedups[f"test_it[{name}]"]["message"] == f"setup= {fault}"
+    assert speedups["test_without_limit"]["message"] == f"setup= {FAULTS['given']}"
+    assert "called without arguments" in speedups["test_without_limit"]["remedy"]
+
+
+def test_arguments_of_another_shape_than_those_compared_are_told(run_suite: RunSuite) -> None:
+    other = run_suite(
+        SETUP.format(setup="return (torch.ones(70),), {}"), library=LIBRARY, timing=True
+    )
+    alike = run_suite(
+        SETUP.format(setup="return (), {'x': torch.ones(3)}"), library=LIBRARY, timing=True
+    )
+
+    other.result.assert_outcomes(passed=1)
+    note = "setup= gives float32[70] where float32[3] was compared: the times are of other inputs"
+    assert note in other.check["samples"]["notes"]
+    alike.result.assert_outcomes(passed=1)
+    assert not [note for note in alike.check["samples"]["notes"] if "setup=" in note]
 
 
 def test_new_arguments_that_make_it_compile_again_void_the_samples(run_suite: RunSuite) -> None:
