@@ -10,10 +10,11 @@ from functools import lru_cache
 from pathlib import Path
 
 import pytest
+from msgspec import UNSET
 
 from pytest_compileguard.baseline.store import Store
 from pytest_compileguard.errors import CompileGuardError
-from pytest_compileguard.spec import MARKER, CompileCheck, spec_from_marks
+from pytest_compileguard.spec import MARKER, NAMES, CompileCheck, spec_from_marks
 
 FIXTURE = "compileguard"
 _NEAR = 0.85
@@ -67,6 +68,16 @@ def spec_of(item: pytest.Item) -> CompileCheck:
         SpecError: A mark has positional arguments, or limits that are not allowed.
     """
     return spec_from_marks(_marks(item), nodeid=stable_nodeid(item))
+
+
+def own_limits(item: pytest.Item) -> tuple[str, ...]:
+    """Name what the marks on a test itself ask for; those around it may be meant for others."""
+    on_function = getattr(getattr(item, "obj", None), "pytestmark", ())
+    on_parameter = getattr(getattr(item, "callspec", None), "marks", ())
+    own = {id(mark) for mark in (*on_function, *on_parameter)}
+    marks = [mark for mark in _marks(item) if id(mark) in own]
+    spec = spec_from_marks(marks, nodeid=stable_nodeid(item))
+    return tuple(name for name in NAMES if getattr(spec, name) not in (None, UNSET))
 
 
 def modes_of(metafunc: pytest.Metafunc) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -11,7 +11,7 @@ from pytest_compileguard.baseline.store import Store
 from pytest_compileguard.environment import Environment, make_environment
 from pytest_compileguard.errors import BaselineError
 from pytest_compileguard.finding import Finding, Verdict
-from pytest_compileguard.guard import CompileGuard
+from pytest_compileguard.guard import WATCHED_LIMITS, CompileGuard
 from pytest_compileguard.observation import NotObserved, Observation
 from pytest_compileguard.plan import Plan
 from pytest_compileguard.report.failure import failure_text
@@ -20,11 +20,21 @@ from pytest_compileguard.verdict import judge
 
 
 def finish_test(
-    guard: CompileGuard, store: Store, verdicts: list[Verdict], *, marked: bool
+    guard: CompileGuard,
+    store: Store,
+    verdicts: list[Verdict],
+    *,
+    marked: bool,
+    own_limits: Sequence[str] = (),
 ) -> str | None:
     """Finish all checks of a test; say why it fails, if it does.
 
-    ``verdicts`` takes the verdicts up, also where one of the later checks breaks off.
+    Args:
+        guard: That of the test.
+        store: Where baselines are.
+        verdicts: Takes the verdicts up, also where one of the later checks breaks off.
+        marked: Whether the test, or what it stands in, is marked.
+        own_limits: What the marks on the test itself ask for.
     """
     if guard.disabled:
         return None
@@ -44,7 +54,18 @@ def finish_test(
         return _guards_nothing(guard, marked=marked)
     if any(verdict.fails for verdict in verdicts):
         problems.insert(0, failure_text(verdicts, rootpath=store.rootpath))
+    problems.extend(_only_watched(guard, own_limits))
     return "\n".join(problems) or None
+
+
+def _only_watched(guard: CompileGuard, own_limits: Sequence[str]) -> Iterator[str]:
+    """Let no limit of the test's own mark pass since none of its checks could look at it."""
+    odd = [name for name in own_limits if name not in WATCHED_LIMITS]
+    if odd and all(plan.watched for plan in guard.plans):
+        yield (
+            f"{guard.plans[0].nodeid}: {MARKER}: {', '.join(odd)} can't be checked by watching, "
+            "and the test guards no target: call compileguard(target) too, or leave them out"
+        )
 
 
 def _guards_nothing(guard: CompileGuard, *, marked: bool) -> str | None:

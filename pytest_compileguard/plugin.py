@@ -14,7 +14,14 @@ from typing import Any
 import pytest
 
 from pytest_compileguard.baseline.store import Store
-from pytest_compileguard.collection import FIXTURE, modes_of, refusals, spec_of, stable_nodeid
+from pytest_compileguard.collection import (
+    FIXTURE,
+    modes_of,
+    own_limits,
+    refusals,
+    spec_of,
+    stable_nodeid,
+)
 from pytest_compileguard.contradictions import refuse_contradictions
 from pytest_compileguard.errors import CompileGuardError
 from pytest_compileguard.finding import Verdict
@@ -144,7 +151,8 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     if guard := item.stash.get(GUARD, None):
         store, verdicts = item.config.stash[STORE], item.stash[VERDICTS]
         marked = item.get_closest_marker(MARKER) is not None
-        if problem := finish_test(guard, store, verdicts, marked=marked):
+        own = own_limits(item)
+        if problem := finish_test(guard, store, verdicts, marked=marked, own_limits=own):
             pytest.fail(problem, pytrace=False)
     return result
 

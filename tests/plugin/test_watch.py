@@ -97,6 +97,49 @@ def test_limits_that_watching_cannot_check_are_refused(run_suite: RunSuite) -> N
     run.result.stdout.fnmatch_lines(["*min_speedup can't be checked by watching*"])
 
 
+def test_limits_of_a_tests_own_mark_that_no_block_can_check_fail_it(run_suite: RunSuite) -> None:
+    run = run_suite(
+        """
+        import pytest
+        import torch
+        from library import Engine
+        from pytest_compileguard import compile_check
+
+        pytestmark = compile_check(max_graph_breaks=0, min_speedup=0.01)
+
+        def watch(compileguard):
+            with compileguard.watch():
+                Engine().step(torch.ones(2))
+
+        def test_of_the_module(compileguard):
+            watch(compileguard)
+
+        @compile_check(max_recompiles=0, allow_graph_breaks=["GB0059"], atol=None)
+        def test_kept(compileguard):
+            watch(compileguard)
+
+        @compile_check(max_graph_breaks=0, rtol=1e-3, min_speedup=5.0)
+        def test_own(compileguard):
+            watch(compileguard)
+
+        @pytest.mark.parametrize("n", [1, pytest.param(2, marks=compile_check(min_speedup=None))])
+        @compile_check(min_speedup=5.0)
+        def test_parameter(compileguard, n):
+            watch(compileguard)
+
+        @compile_check(rtol=1e-3)
+        def test_guards_too(compileguard):
+            watch(compileguard)
+            compileguard(lambda x: x.cos(), backend="aot_eager")(torch.ones(2))
+        """,
+        library=LIBRARY,
+    )
+    run.result.assert_outcomes(passed=4, failed=2)
+    told = "can't be checked by watching, and the test guards no target: call compileguard("
+    assert f"test_suite.py::test_own: compile_check: min_speedup, rtol {told}" in run.text
+    assert f"test_suite.py::test_parameter[1]: compile_check: min_speedup {told}" in run.text
+
+
 def test_an_error_of_the_block_is_the_tests_own(run_suite: RunSuite) -> None:
     run = run_suite(
         """
