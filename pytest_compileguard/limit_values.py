@@ -8,6 +8,9 @@ from typing import cast
 
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs", "lite")
 """The modes of ``torch.compile``; a backend of one's own may have others."""
+MODE_WANTED = (
+    f"one of {', '.join(MODES)}, or with a callable for a backend one that resembles none of these"
+)
 _ALIKE = 0.8
 """Likeness by difflib from which on a mode is taken for a misspelt one."""
 ALLOWANCES = "ids (GB0059), modules (torch.optim) or globs on places (*/encoder.py:41)"
@@ -43,6 +46,13 @@ def refused(name: str, value: object) -> str | None:
         several = ", ".join(BY_MODE)
         return f"{wanted}; it is one for all modes: {{mode: limit}} may be {several}"
     return wanted and wanted + did_you_mean(value, _CHOICES.get(name, _NAMED.get(name, ())))
+
+
+def refused_mode(mode: object, backend: object) -> str | None:
+    """Say what a mode must be that the backend can't have; torch's own ones ignore any other."""
+    if mode is None or mode in MODES or callable(backend):
+        return None
+    return MODE_WANTED + did_you_mean(mode, MODES)
 
 
 def did_you_mean(value: object, known: Sequence[str]) -> str:
@@ -91,7 +101,7 @@ def _are_modes(value: object) -> bool:
 
 
 def _is_mode(value: object) -> bool:
-    """Whether it may be a mode; only inductor refuses one that is misspelt, others ignore it."""
+    """Whether it may be a mode of some backend, and is no misspelt one of torch."""
     if not isinstance(value, str) or not value:
         return False
     return value in MODES or not get_close_matches(value.lower(), MODES, n=1, cutoff=_ALIKE)
@@ -105,7 +115,7 @@ _KINDS: dict[str, tuple[Callable[[object], bool], str]] = {
     "fullgraph": _FLAG,
     "dynamic": _FLAG,
     "modes": (_are_modes, f"a list of some of {', '.join(MODES)}, each once"),
-    "mode": (_is_mode, f"one of {', '.join(MODES)}, or one that resembles none of these"),
+    "mode": (_is_mode, MODE_WANTED),
     "backend": (
         lambda value: callable(value) or (isinstance(value, str) and value != ""),
         "a name or a callable",

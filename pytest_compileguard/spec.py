@@ -14,7 +14,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from pytest_compileguard.errors import SpecError
-from pytest_compileguard.limit_values import BY_MODE, did_you_mean, refused
+from pytest_compileguard.limit_values import BY_MODE, did_you_mean, refused, refused_mode
 
 if TYPE_CHECKING:
     import pytest
@@ -160,6 +160,7 @@ def spec_from_marks(marks: Iterable[pytest.Mark], *, nodeid: str) -> CompileChec
             raise SpecError(_positional(f"{nodeid}: {MARKER}"))
         make_spec(mark.kwargs, origin=f"{nodeid}: {MARKER}")
         merged = _without_rival({**mark.kwargs}, merged) | merged
+    _refuse_unknown_mode(merged, origin=f"{nodeid}: {MARKER}")
     _refuse_other_modes(merged, origin=f"{nodeid}: {MARKER}")
     return CompileCheck(**merged)
 
@@ -183,6 +184,7 @@ def override(spec: CompileCheck, limits: Mapping[str, Any], *, origin: str) -> C
             "name the mode of this check; leave one of the two out"
         )
     merged = _without_rival(outer, limits) | dict(limits)
+    _refuse_unknown_mode(merged, origin=origin)
     _refuse_other_modes(merged, origin=origin)
     return CompileCheck(**merged)
 
@@ -212,6 +214,13 @@ def _without_rival(outer: dict[str, Any], inner: Mapping[str, Any]) -> dict[str,
             for rival in set(_RIVALS) - {name}:
                 outer.pop(rival, None)
     return outer
+
+
+def _refuse_unknown_mode(limits: Mapping[str, Any], *, origin: str) -> None:
+    """Let no mode be asked for that the backend doesn't have: most would ignore it."""
+    mode = limits.get("mode")
+    if wanted := refused_mode(mode, limits.get("backend")):
+        raise SpecError(f"{origin}: mode={mode!r}: must be {wanted}")
 
 
 def _refuse_other_modes(limits: Mapping[str, Any], *, origin: str) -> None:

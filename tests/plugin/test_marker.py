@@ -164,6 +164,8 @@ REFUSED = (
     ("mode=3", "mode=3: must be one of default,", ""),
     ("mode='reduce_overhead'", "mode='reduce_overhead': must be one of default,", ""),
     ("mode='Max-Autotune'", "mode='Max-Autotune': must be one of default,", NEAR_AUTOTUNE),
+    ("mode='fast'", "mode='fast': must be one of default,", ""),
+    ("mode='fast', backend='eager'", "mode='fast': must be one of default,", ""),
     ("mode=''", "mode='': must be one of default,", ""),
     ("backend=''", "backend='': must be a name or a callable", ""),
     ("clock=''", "clock='': must be 'wall' or 'device'", ""),

@@ -210,3 +210,25 @@ def test_one(compileguard):
 
     run.result.assert_outcomes(passed=3)
     assert [c["mode"] for c in run.checks] == ["default", "reduce-overhead", "default"]
+
+
+OWN_MODES = """
+import pytest, torch
+from library import Net, sleepy
+from pytest_compileguard import compile_check
+
+@compile_check(mode="fast", backend=lambda graph, inputs, **_: graph)
+@pytest.mark.parametrize("backend", ({}, {"backend": "aot_eager"}))
+def test_own(compileguard, backend):
+    compileguard(Net(), **backend)(torch.randn(3))
+
+def test_named(compileguard):
+    compileguard(Net(), mode="fast", backend="aot_eager")(torch.randn(3))
+"""
+
+
+def test_only_a_callable_has_modes_of_its_own(run_suite: RunSuite) -> None:
+    run = run_suite(OWN_MODES, library=LIBRARY)
+
+    run.result.assert_outcomes(passed=1, failed=2)
+    assert run.text.count("compileguard(Net): mode='fast': must be one of default, ") >= 2
