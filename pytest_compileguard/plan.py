@@ -70,6 +70,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     arguments: CompileArguments
     own_arguments: tuple[str, ...]
     """Compile arguments that the test itself names, not the command line."""
+    given_backend: str = ""
+    """The option or ini key that names the backend; empty: the test does, or nothing."""
     max_graph_breaks: int | None
     max_recompiles: int | None
     min_speedup: float | None
@@ -153,6 +155,7 @@ def make_plan(
         name=name,
         arguments=arguments,
         own_arguments=tuple(n for n in _ARGUMENTS if _value(getattr(spec, n)) is not None),
+        given_backend=options.origin("backend") if own_backend is None and options.backend else "",
         max_graph_breaks=_value(spec.max_graph_breaks),
         max_recompiles=_value(spec.max_recompiles),
         allow_graph_breaks=tuple(_value(spec.allow_graph_breaks) or ()),

@@ -23,7 +23,7 @@ from pytest_compileguard.collection import (
     stable_nodeid,
 )
 from pytest_compileguard.contradictions import refuse_contradictions
-from pytest_compileguard.errors import CompileGuardError
+from pytest_compileguard.errors import CompileGuardError, OptionError
 from pytest_compileguard.finding import Verdict
 from pytest_compileguard.gpu_pinning import pin
 from pytest_compileguard.guard import CompileGuard
@@ -137,8 +137,8 @@ def compileguard(request: pytest.FixtureRequest) -> Generator[CompileGuard, None
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_setup() -> Generator[None, object, object]:
-    with _told_in_one_line():
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
+    with _told_in_one_line(item.session):
         return (yield)
 
 
@@ -146,7 +146,7 @@ def pytest_runtest_setup() -> Generator[None, object, object]:
 # called for methods of `unittest.TestCase`: their checks would never be judged.
 @pytest.hookimpl(wrapper=True, trylast=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    with _told_in_one_line():
+    with _told_in_one_line(item.session):
         result = yield
     if guard := item.stash.get(GUARD, None):
         store, verdicts = item.config.stash[STORE], item.stash[VERDICTS]
@@ -158,8 +158,8 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_teardown() -> Generator[None, object, object]:
-    with _told_in_one_line():
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
+    with _told_in_one_line(item.session):
         return (yield)
 
 
@@ -180,10 +180,16 @@ def pytest_runtest_makereport(
 
 
 @contextmanager
-def _told_in_one_line() -> Iterator[None]:
-    """Show what a user did wrong without the frames that found it."""
+def _told_in_one_line(session: pytest.Session) -> Iterator[None]:
+    """Show what a user did wrong without the frames that found it.
+
+    An option that can't be kept ends the run: it would fail each test.
+    """
     try:
         yield
+    except OptionError as error:
+        session.shouldfail = plain(str(error))
+        raise pytest.fail.Exception(plain(str(error)), pytrace=False) from None
     except CompileGuardError as error:
         raise pytest.fail.Exception(plain(str(error)), pytrace=False) from None
 

@@ -14,7 +14,7 @@ import msgspec
 from pytest_compileguard import dynamo
 from pytest_compileguard.artifacts.saving import save_artifacts
 from pytest_compileguard.compile_branches import compile_branches
-from pytest_compileguard.errors import CompileGuardError, SpecError
+from pytest_compileguard.errors import CompileGuardError, OptionError, SpecError
 from pytest_compileguard.facts import gather_facts
 from pytest_compileguard.finding import Artifacts
 from pytest_compileguard.isolation.ambient import random_state
@@ -76,7 +76,9 @@ class Check:
         """Prove that torch is understood and, unless other code must stay, start cold.
 
         Raises:
-            SpecError: The target is compiled already and the test asks for other arguments.
+            SpecError: The target is compiled already and the test asks for other arguments, or
+                torch has no such backend or option.
+            OptionError: It has no backend that the command line or the ini file names.
         """
         try:
             with silenced(compiling=True):
@@ -100,6 +102,19 @@ class Check:
                 f"{self.plan.key}: the target is compiled already, so {names} can't apply; "
                 "pass them where it is compiled, or guard the plain target"
             )
+        if not self._shadow.compiled_already:
+            self._refuse_arguments()
+
+    def _refuse_arguments(self) -> None:
+        """Let nothing be compiled by what torch doesn't have: it says so of each call."""
+        plan, arguments = self.plan, self.plan.arguments
+        if wrong := dynamo.unknown_backend(arguments.backend):
+            if plan.given_backend:
+                raise OptionError(f"{plan.given_backend}: {arguments.backend!r}: {wrong}")
+            raise SpecError(f"{plan.key}: backend={arguments.backend!r}: {wrong}")
+        options = arguments.options or {}
+        if wrong := dynamo.unknown_options(options, arguments.backend):
+            raise SpecError(f"{plan.key}: options={options!r}: {wrong}")
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Make one guarded call: for the test, one eager call."""

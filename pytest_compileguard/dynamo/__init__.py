@@ -8,6 +8,7 @@ process and fails closed on a torch that answers otherwise.
 
 from __future__ import annotations
 
+from pytest_compileguard.dynamo.arguments import unknown_backend, unknown_options
 from pytest_compileguard.dynamo.compiled_form import InPlace, compiled_form
 from pytest_compileguard.dynamo.counters import LOGS_ALL_BREAKS, Counters, counters
 from pytest_compileguard.dynamo.first_use import caches_disabled, use_backend_once
@@ -76,6 +77,8 @@ __all__ = [
     "raised_while_compiling",
     "trace_lines",
     "tracing",
+    "unknown_backend",
+    "unknown_options",
     "use_backend_once",
     "watching",
     "weights_refused",

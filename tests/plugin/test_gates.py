@@ -344,20 +344,6 @@ def test_a_call_that_ends_the_process_has_no_shadow_and_is_said(run_suite: RunSu
     run.result.stdout.fnmatch_lines(["*call 2: the call raised SystemExit*"])
 
 
-def test_an_unknown_backend_is_a_compile_error(run_suite: RunSuite) -> None:
-    run = run_suite(
-        """
-        import torch
-        from library import double_relu
-
-        def test_it(compileguard):
-            compileguard(double_relu, backend="no_such_backend")(torch.ones(3))
-        """
-    )
-    run.result.assert_outcomes(failed=1)
-    assert "no_such_backend" in run.check["observed"]["error"]
-
-
 def test_one_cause_is_told_once(run_suite: RunSuite) -> None:
     run = run_suite(
         """

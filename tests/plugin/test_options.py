@@ -432,20 +432,57 @@ def test_baseline_dir_of_the_ini_file_is_relative_to_it(
     assert not Path("__compileguard__").exists()
 
 
-def test_an_unknown_backend_fails_the_check(run_suite: RunSuite) -> None:
-    run = run_suite(
-        "from library import double_relu\nfrom torch import ones\n"
-        "def test_it(compileguard): compileguard(double_relu)(ones(3))\n",
-        "--compileguard-backend=no_such_backend",
-    )
+UNKNOWN_BACKENDS = """
+import pytest, torch
+from library import double_relu
 
-    run.result.assert_outcomes(failed=1)
-    assert run.status("compiled") == "failed"
-    said = "call 1: InvalidBackend: Invalid backend: 'no_such_backend'"
-    assert run.findings("compiled")[0]["message"].startswith(said)
-    (line,) = [line for line in run.text.splitlines() if "no_such_backend" in line]
-    assert line.startswith(f"  compiled       {said}")
+@pytest.mark.parametrize("limits", (
+    {"backend": "inductr"},
+    {"options": {"max_autotun": True}},
+    {"options": {"max_autotune": "yes"}},
+))
+def test_own(compileguard, limits):
+    compileguard(double_relu, **limits)(torch.ones(3))
+
+def test_compiled(compileguard):
+    compileguard(torch.compile(double_relu, backend="eager"))(torch.ones(3))
+
+@pytest.mark.parametrize("n", (1, 2))
+def test_given(compileguard, n):
+    compileguard(double_relu)(torch.ones(3))
+"""
+
+
+def test_a_backend_or_an_option_that_torch_does_not_have_is_named(run_suite: RunSuite) -> None:
+    run = run_suite(UNKNOWN_BACKENDS, "-k", "own")
+
+    run.result.assert_outcomes(failed=3, deselected=3)
+    told = (
+        "backend='inductr': torch knows no such backend; did you mean 'inductor'? Known: aot_eager",
+        "options={'max_autotun': True}: inductor has no option 'max_autotun'; did you mean 'max_",
+        "options={'max_autotune': 'yes'}: Unexpected type of attr max_autotune, got str should be",
+    )
+    for number, said in enumerate(told):
+        assert f"\ntest_suite.py::test_own[limits{number}]::double_relu: {said}" in run.text
     assert "Traceback" not in run.text
+
+
+def test_a_backend_of_the_command_line_that_torch_does_not_have_ends_the_run(
+    run_suite: RunSuite, pytester: pytest.Pytester
+) -> None:
+    chosen = ("-k", "given or compiled")
+    run = run_suite(UNKNOWN_BACKENDS, *chosen, "--compileguard-backend=no_such")
+    pytester.makeini("[pytest]\ncompileguard_backend = no_such\n")
+    ini = run_suite(UNKNOWN_BACKENDS, *chosen)
+
+    said = "'no_such': torch knows no such backend. Known: aot_eager, "
+    for ended, origin in (
+        (run, "--compileguard-backend"),
+        (ini, "ini key compileguard_backend"),
+    ):
+        ended.result.assert_outcomes(failed=1, passed=1, deselected=3)
+        assert f"\n{origin}: {said}" in ended.text
+        assert "Traceback" not in ended.text
 
 
 def test_options_reach_the_workers_of_xdist(pytester: pytest.Pytester) -> None:
