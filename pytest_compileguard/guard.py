@@ -14,9 +14,9 @@ from pytest_compileguard.guarded import GuardedCallable, GuardedTraining
 from pytest_compileguard.options import Options
 from pytest_compileguard.plan import Plan, make_plan
 from pytest_compileguard.progress import Progress
-from pytest_compileguard.spec import CompileCheck, Limits, override, with_mode
+from pytest_compileguard.spec import CompileCheck, Limits, override, refuse_unwatchable, with_mode
 from pytest_compileguard.target import target_name
-from pytest_compileguard.training_step import TrainingStep, Turns, eager_step, refuse_ways
+from pytest_compileguard.training_step import WAYS, TrainingStep, Turns, eager_step, refuse_ways
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -31,17 +31,6 @@ compiled, is state of the whole process."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-
-WATCHED_LIMITS = frozenset(
-    {
-        "max_graph_breaks",
-        "max_recompiles",
-        "allow_graph_breaks",
-        "max_kernels",
-        "max_cudagraph_skips",
-    }
-)
 
 
 class CompileGuard:
@@ -91,7 +80,7 @@ class CompileGuard:
         if reference is not None:
             refuse_reference(reference, f"{origin}: reference={reference!r}")
         self._refuse_late(origin)
-        plan = self._plan(target, limits, origin=origin)
+        plan = self._plan(target, limits, origin=origin, own=("reference",))
         if self._options.disable:
             return target
         check = _load_check()(plan, target, reference)
@@ -157,7 +146,7 @@ class CompileGuard:
             before_step=before_step,
             accumulate=accumulate,
         )
-        plan = self._plan(step, limits, origin=origin)
+        plan = self._plan(step, limits, origin=origin, own=WAYS)
         if self._options.disable:
             return functools.partial(eager_step, step, Turns(accumulate))
         if step.updates_compiled:
@@ -166,8 +155,8 @@ class CompileGuard:
         self.checks.append(check)
         return GuardedTraining(self, check, step)
 
-    def _plan(self, target: Any, limits: Limits, *, origin: str) -> Plan:
-        spec = override(self._spec, limits, origin=origin)
+    def _plan(self, target: Any, limits: Limits, *, origin: str, own: tuple[str, ...]) -> Plan:
+        spec = override(self._spec, limits, origin=origin, own=own)
         if self._mode is not None:
             spec = with_mode(spec, self._mode)
         name = self._free_name(target_name(target))
@@ -183,11 +172,7 @@ class CompileGuard:
         """
         origin = f"{self._nodeid}: compileguard.watch"
         self._refuse_late(origin)
-        if odd := sorted(set(limits) - WATCHED_LIMITS):
-            known = ", ".join(sorted(WATCHED_LIMITS))
-            raise SpecError(
-                f"{origin}: {', '.join(odd)} can't be checked by watching. Known: {known}"
-            )
+        refuse_unwatchable(limits, origin=origin)
         if self._mode is not None:
             raise SpecError(
                 f"{origin}: the marker's modes= can't be given to a block that compiles by itself; "

@@ -11,11 +11,11 @@ from pytest_compileguard.baseline.store import Store
 from pytest_compileguard.environment import Environment, make_environment
 from pytest_compileguard.errors import BaselineError
 from pytest_compileguard.finding import Finding, Verdict
-from pytest_compileguard.guard import WATCHED_LIMITS, CompileGuard
+from pytest_compileguard.guard import CompileGuard
 from pytest_compileguard.observation import NotObserved, Observation
 from pytest_compileguard.plan import Plan
 from pytest_compileguard.report.failure import failure_text
-from pytest_compileguard.spec import MARKER
+from pytest_compileguard.spec import MARKER, WATCHED_LIMITS
 from pytest_compileguard.verdict import judge
 
 

@@ -110,7 +110,16 @@ class CompileCheck(msgspec.Struct, frozen=True, kw_only=True):
 
 NAMES: tuple[str, ...] = tuple(sorted(CompileCheck.__struct_fields__))
 
-
+WATCHED_LIMITS = frozenset(
+    {
+        "max_graph_breaks",
+        "max_recompiles",
+        "allow_graph_breaks",
+        "max_kernels",
+        "max_cudagraph_skips",
+    }
+)
+"""What can be checked of a block that is only watched."""
 _RIVALS = ("mode", "modes", "options")
 
 
@@ -131,15 +140,20 @@ def compile_check(*targets: Any, **limits: Any) -> Any:
     return getattr(pytest.mark, MARKER)(*targets, **limits)
 
 
-def make_spec(limits: Mapping[str, Any], *, origin: str) -> CompileCheck:
-    """Validate keyword limits; ``origin`` says in messages where they came from.
+def make_spec(limits: Mapping[str, Any], *, origin: str, own: tuple[str, ...] = ()) -> CompileCheck:
+    """Validate keyword limits.
+
+    Args:
+        limits: By their names.
+        origin: Says in messages where they came from.
+        own: What else may be named there.
 
     Raises:
         SpecError: A name is unknown or a value is not allowed.
     """
     for name, value in limits.items():
         if name not in NAMES:
-            raise SpecError(_unknown(name, origin))
+            raise SpecError(_unknown(name, origin, (*own, *NAMES)))
         if value is not None and (wanted := refused(name, value)):
             raise SpecError(f"{origin}: {name}={value!r}: must be {wanted}")
     named = [name for name in _RIVALS if limits.get(name) is not None]
@@ -165,13 +179,15 @@ def spec_from_marks(marks: Iterable[pytest.Mark], *, nodeid: str) -> CompileChec
     return CompileCheck(**merged)
 
 
-def override(spec: CompileCheck, limits: Mapping[str, Any], *, origin: str) -> CompileCheck:
-    """Let the limits of one guarded target win over those of the markers.
+def override(
+    spec: CompileCheck, limits: Mapping[str, Any], *, origin: str, own: tuple[str, ...] = ()
+) -> CompileCheck:
+    """Let the limits of one guarded target win over those of the markers; see ``make_spec``.
 
     Raises:
         SpecError: A name is unknown or a value is not allowed.
     """
-    make_spec(limits, origin=origin)
+    make_spec(limits, origin=origin, own=own)
     outer = {n: v for n in NAMES if (v := getattr(spec, n)) is not UNSET}
     if limits.get("modes") is not None:
         raise SpecError(
@@ -187,6 +203,22 @@ def override(spec: CompileCheck, limits: Mapping[str, Any], *, origin: str) -> C
     _refuse_unknown_mode(merged, origin=origin)
     _refuse_other_modes(merged, origin=origin)
     return CompileCheck(**merged)
+
+
+def refuse_unwatchable(limits: Mapping[str, Any], *, origin: str) -> None:
+    """Let no limit be given to a watched block that only a guarded target could keep.
+
+    Raises:
+        SpecError: A name is unknown, or a limit of guarded targets.
+    """
+    known = sorted(WATCHED_LIMITS)
+    for name in limits:
+        if name not in NAMES:
+            raise SpecError(_unknown(name, origin, ("name", *known)))
+    if odd := sorted(set(limits) - WATCHED_LIMITS):
+        raise SpecError(
+            f"{origin}: {', '.join(odd)} can't be checked by watching. Known: {', '.join(known)}"
+        )
 
 
 def with_mode(spec: CompileCheck, mode: str) -> CompileCheck:
@@ -235,12 +267,12 @@ def _refuse_other_modes(limits: Mapping[str, Any], *, origin: str) -> None:
             raise SpecError(f"{origin}: {name}={value!r}: {named}, but {known}{close}")
 
 
-def _unknown(name: str, origin: str) -> str:
-    close = difflib.get_close_matches(name, NAMES, n=1)
+def _unknown(name: str, origin: str, known: Sequence[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=1)
     hint = f"; did you mean {close[0]}?" if close else "."
     if name == "reference":
         hint = "; pass it to the fixture: compileguard(target, reference=...)."
-    return f"{origin}: unknown limit {name!r}{hint} Known: {', '.join(NAMES)}"
+    return f"{origin}: unknown limit {name!r}{hint} Known: {', '.join(known)}"
 
 
 def _positional(origin: str) -> str:

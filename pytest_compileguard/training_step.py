@@ -19,6 +19,8 @@ Part = Literal[
 ]
 """Gradients of one batch, or of the first, a further or the last micro-batch; the update that
 follows; or, where a step is timed, both."""
+WAYS = ("compile_optimizer", "set_to_none", "scaler", "before_step", "accumulate")
+"""Arguments that say how a step is made."""
 Compile = Callable[[Any], Any]
 
 

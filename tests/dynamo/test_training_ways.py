@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,7 @@ from pytest_compileguard.errors import SpecError
 from pytest_compileguard.guard import CompileGuard
 from pytest_compileguard.options import Options
 from pytest_compileguard.spec import CompileCheck
+from pytest_compileguard.training_step import WAYS
 from tests.conftest import RunSuite
 from tests.dynamo.checked import Checked
 from tests.dynamo.test_training import (
@@ -360,6 +362,8 @@ def test_one_scaled_gradient_is_caught(name: str) -> None:
         ({"before_step": 1.0}, "before_step must be a function that takes the model, not float"),
         ({"accumulate": 0}, "accumulate must be a number of calls, 1 or more: 0"),
         ({"accumulate": True}, "accumulate must be a number of calls, 1 or more: True"),
+        ({"accumulat": 2}, "unknown limit 'accumulat'; did you mean accumulate[?] Known: compile_"),
+        ({"max_recompile": 0}, "unknown limit 'max_recompile'; did you mean max_recompiles[?]"),
     ),
 )
 def test_ways_that_are_none_are_refused(ways: dict[str, Any], message: str) -> None:
@@ -407,3 +411,8 @@ def test_a_test_sees_plain_training(run_suite: RunSuite, options: tuple[str, ...
     run.result.assert_outcomes(passed=1)
     if not options:
         assert run.check["samples"]["eager_s"]
+
+
+def test_every_way_to_train_is_among_those_that_are_known() -> None:
+    named = inspect.signature(CompileGuard.training).parameters.values()
+    assert tuple(way.name for way in named if way.kind is way.KEYWORD_ONLY) == WAYS

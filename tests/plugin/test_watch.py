@@ -88,13 +88,21 @@ def test_a_block_in_which_nothing_compiled_runs_fails(run_suite: RunSuite) -> No
 def test_limits_that_watching_cannot_check_are_refused(run_suite: RunSuite) -> None:
     run = run_suite(
         """
-        def test_speed(compileguard):
-            with compileguard.watch(min_speedup=2):
+        import pytest
+
+        @pytest.mark.parametrize("limit", ("min_speedup", "max_recompile", "nam"))
+        def test_it(compileguard, limit):
+            with compileguard.watch(**{limit: 2}):
                 pass
         """
     )
-    run.result.assert_outcomes(failed=1)
-    run.result.stdout.fnmatch_lines(["*min_speedup can't be checked by watching*"])
+    run.result.assert_outcomes(failed=3)
+    for said in (
+        "min_speedup can't be checked by watching. Known: allow_graph_breaks, max_cudagraph_skips,",
+        "unknown limit 'max_recompile'; did you mean max_recompiles? Known: name, allow_graph_",
+        "unknown limit 'nam'; did you mean name? Known: ",
+    ):
+        assert f": compileguard.watch: {said}" in run.text
 
 
 def test_limits_of_a_tests_own_mark_that_no_block_can_check_fail_it(run_suite: RunSuite) -> None:
