@@ -24,6 +24,7 @@ from pytest_compileguard.collection import (
 )
 from pytest_compileguard.contradictions import refuse_contradictions
 from pytest_compileguard.errors import CompileGuardError, OptionError
+from pytest_compileguard.failing import fail
 from pytest_compileguard.finding import Verdict
 from pytest_compileguard.gpu_pinning import pin
 from pytest_compileguard.guard import CompileGuard
@@ -153,7 +154,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
         marked = item.get_closest_marker(MARKER) is not None
         own = own_limits(item)
         if problem := finish_test(guard, store, verdicts, marked=marked, own_limits=own):
-            pytest.fail(problem, pytrace=False)
+            fail(item, problem)
     return result
 
 

@@ -138,6 +138,7 @@ ROOMS: dict[str, Room] = {
     "collection": Room(pytest="yes"),
     "selection": Room(pytest="yes"),
     "phases": Room(),
+    "failing": Room(pytest="yes"),
     "screen": Room(pytest="yes"),
     "plugin": Room(pytest="yes"),
     "__init__": Room(),

@@ -200,6 +200,57 @@ def test_a_rerun_is_judged_anew(run_suite: RunSuite) -> None:
     assert {check["name"] for check in run.checks} == {"printing", "double_relu"}
 
 
+EXPECTED = """
+import unittest
+import pytest
+from library import double_relu, printing
+from torch import ones
+
+class Guarded(unittest.TestCase):
+    @pytest.fixture(autouse=True)
+    def guard(self, compileguard):
+        self.guarded = lambda f: compileguard(f, max_graph_breaks=0, backend="eager")(ones(3))
+
+class TestMethods(Guarded):
+    @unittest.expectedFailure
+    def test_breaks(self):
+        self.guarded(printing)
+
+    @unittest.expectedFailure
+    def test_fails_by_itself(self):
+        self.guarded(printing)
+        self.fail("mine")
+
+    @unittest.expectedFailure
+    def test_keeps(self):
+        self.guarded(double_relu)
+
+    def test_plain(self):
+        self.guarded(printing)
+
+@unittest.expectedFailure
+class TestWhole(Guarded):
+    def test_breaks(self):
+        self.guarded(printing)
+"""
+
+
+def test_what_unittest_expects_to_fail_may_fail_by_its_checks(run_suite: RunSuite) -> None:
+    run = run_suite(EXPECTED, "-rx", "-v")
+
+    run.result.assert_outcomes(xfailed=3, failed=2)
+    run.result.stdout.fnmatch_lines(
+        [
+            "*TestMethods::test_breaks XFAIL*",
+            "*TestMethods::test_keeps FAILED*",
+            "Unexpected success",
+            "XFAIL *TestWhole::test_breaks - *test_breaks: graph breaks 1 > 0*",
+        ]
+    )
+    expected = "xfailed: test_suite.py::TestMethods::test_breaks: graph breaks"
+    assert expected in run.text
+
+
 SHAPES = """
 import unittest
 
