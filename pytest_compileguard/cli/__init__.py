@@ -29,7 +29,10 @@ SUBCOMMANDS: dict[str, ModuleType] = {
     "report": report,
 }
 
-_EXIT_CODES = "exit codes: 0 fine, 1 a regression or a difference, 2 an error"
+_EXIT_CODES = (
+    "exit codes: 0 fine (report: shown, whether the run passed or failed), 1 a regression or a "
+    "difference, 2 an error"
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

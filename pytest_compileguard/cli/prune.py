@@ -48,13 +48,14 @@ def run(arguments: argparse.Namespace) -> Output:
     root = Path(arguments.tree)
     tree = read_tree(arguments.tree)
     tree.refuse_problems()
-    tree.refuse_empty()
+    tree.refuse_empty(unless_emptied=True)
     tests = _tests(root, arguments.tests, tree.files)
     modules = {module_of(p, key, file) for p, file in tree.files.items() for key in file.entries}
-    if arguments.tests is not None and not any(has_module(tests, module) for module in modules):
+    known = any(has_module(tests, module) for module in modules)
+    if arguments.tests is not None and modules and not known:
         raise BaselineError(
             f"--tests: {printable(arguments.tests)!r}: none of the {len(modules)} test modules of "
-            f"these baselines is there, as {printable(min(modules, default=''))}; name the folder "
+            f"these baselines is there, as {printable(min(modules))}; name the folder "
             "that these paths start from"
         )
     dropped: list[str] = []

@@ -26,13 +26,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> Output:
     tree = read_tree(arguments.tree)
     tree.refuse_problems()
-    tree.refuse_empty()
+    tree.refuse_empty(unless_emptied=True)
     items = tree.items().values()
     total = f"{counted(len(items), 'entry', 'entries')} in {counted(len(tree.files), 'file')}"
     return Output(
         code=FINE,
         tables=(_facts(items), _timings(items)),
-        lines=(total,),
+        lines=("nothing stored" if tree.emptied else total,),
         data={"schema": 1, "entries": [item_data(item) for item in items]},
     )
 

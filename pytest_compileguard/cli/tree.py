@@ -49,6 +49,8 @@ class Tree(Record):
     schemas: Mapping[str, int]
     revision: str | None = None
     """The git revision that it is, where that exists: it may hold nothing yet."""
+    emptied: bool = False
+    """Whether it held baselines once: it has a folder for them, and nothing in it."""
 
     def items(self) -> dict[tuple[str, str], Item]:
         """All entries, by check and column."""
@@ -70,13 +72,13 @@ class Tree(Record):
         if self.problems:
             raise BaselineError(self.problems[0])
 
-    def refuse_empty(self) -> None:
+    def refuse_empty(self, *, unless_emptied: bool = False) -> None:
         """Stop where nothing is stored: what was named is not what was meant.
 
         Raises:
             BaselineError: There is no file, not even a damaged one.
         """
-        if not self.files and not self.problems:
+        if not self.files and not self.problems and not (unless_emptied and self.emptied):
             raise BaselineError(f"{printable(self.name)}: holds no baselines")
 
 
@@ -89,7 +91,9 @@ def read_tree(name: str) -> Tree:
     path = Path(name)
     if path.exists():
         texts = ((inside, bytes_of_file(file)) for inside, file in paths_below(path).items())
-        return make_tree(name, texts)
+        tree = make_tree(name, texts)
+        empty = not tree.files and not tree.problems
+        return msgspec.structs.replace(tree, emptied=empty and _was_used(path))
     rev, _, folder = name.partition(":")
     try:
         found = revision(rev, Path.cwd())
@@ -214,11 +218,25 @@ def _column(column: str, entry: FactsEntry | TimingEntry) -> str:
 def _json_below(root: Path) -> Iterator[Path]:
     """Find all JSON files below a folder, and the folders in which none can be looked for."""
     closed: list[Path] = []
-    for folder, folders, names in os.walk(root, onerror=lambda e: closed.append(Path(e.filename))):
+    for folder, names in _walked(root, lambda e: closed.append(Path(e.filename))):
+        yield from (folder / name for name in sorted(names) if name.endswith(".json"))
+    yield from closed
+
+
+def _was_used(root: Path) -> bool:
+    """Whether baselines were ever written below a folder."""
+    used = (root / LOCK_FOLDER).is_dir()
+    return used or any(folder.name == FOLDER for folder, _ in _walked(root.resolve()))
+
+
+def _walked(
+    root: Path, on_error: Callable[[OSError], None] | None = None
+) -> Iterator[tuple[Path, list[str]]]:
+    """Give each folder with the names of its files."""
+    for folder, folders, names in os.walk(root, onerror=on_error):
         # Neither the lock, nor version control, nor an environment.
         folders[:] = sorted(n for n in folders if n[0] != "." and n != "node_modules")
-        yield from (Path(folder) / name for name in sorted(names) if name.endswith(".json"))
-    yield from closed
+        yield Path(folder), names
 
 
 def _is_marked(name: str) -> bool:

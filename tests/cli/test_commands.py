@@ -270,6 +270,19 @@ def test_prune_drops_what_an_old_torch_recorded(command: Command) -> None:
     assert entry["column"] == "cpu torch 2.14"
 
 
+@pytest.mark.parametrize("folder", (".", "tests", "tests/__compileguard__"))
+def test_what_prune_emptied_holds_nothing(command: Command, folder: str) -> None:
+    record_in(Path())
+    Path("tests/test_x.py").unlink()
+    assert "1 entry dropped" in command("prune").out
+
+    shown = command("show", folder)
+    assert (shown.code, shown.out.strip()) == (0, "nothing stored")
+    assert command("show", folder, "--format=json").data["entries"] == []
+    assert "0 entries dropped" in command("prune", folder, "--tests=.").out
+    assert command("diff", folder, folder).code == 2, "there is nothing to compare"
+
+
 def test_prune_must_know_where_the_tests_are(command: Command) -> None:
     record_in(Path())
     Path("tests/__compileguard__").rename("kept")
