@@ -105,7 +105,7 @@ class CompileCheck(msgspec.Struct, frozen=True, kw_only=True):
     cache: str | UnsetType | None = UNSET
     """`"warm"`, or `"cold"`: the L2 cache of the GPU is flushed before each timed call."""
     setup: Any = UNSET
-    """Called untimed before each timed call; may return new arguments for it: `(args, kwargs)`."""
+    """Called without arguments before each timed call, untimed; may give new `(args, kwargs)`."""
 
 
 NAMES: tuple[str, ...] = tuple(sorted(CompileCheck.__struct_fields__))
