@@ -85,7 +85,7 @@ class Check:
                 dynamo.ensure_understood()
                 if self.plan.max_compile_time_s is not None:
                     dynamo.use_backend_once(self.plan.arguments.backend)
-            if cold:
+            if cold or dynamo.is_compiled_code(self.code):  # by a watched block, for instance
                 dynamo.forget_compiled_code()
             self._resets = dynamo.ResetWatch()
             self._shadow = Shadow(self.plan, self.target, self.reference)

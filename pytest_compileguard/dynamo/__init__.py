@@ -39,6 +39,7 @@ from pytest_compileguard.dynamo.state import (
     ResetWatch,
     forget_compiled_code,
     hindrances,
+    is_compiled_code,
     load_backend,
     new_tensors_on,
 )
@@ -66,6 +67,7 @@ __all__ = [
     "graph_places",
     "hindrances",
     "inductor_configured",
+    "is_compiled_code",
     "load_backend",
     "load_stages",
     "make_capturable",

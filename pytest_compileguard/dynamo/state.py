@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import os
 import warnings
+from collections.abc import Iterable
+from types import CodeType
 from typing import NamedTuple
 
 import torch
@@ -18,6 +20,11 @@ from torch._dynamo import eval_frame
 def forget_compiled_code() -> None:
     """Drop everything that was compiled in this process, as a new process would start."""
     torch.compiler.reset()
+
+
+def is_compiled_code(codes: Iterable[CodeType]) -> bool:
+    """Whether Dynamo keeps compiled code for any of these."""
+    return any(eval_frame._debug_get_cache_entry_list(code) for code in codes)
 
 
 # By a module of torch, Dynamo would compile what reads it, where a log calls that.

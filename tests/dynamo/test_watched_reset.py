@@ -138,3 +138,26 @@ def test_watching_leaves_nothing_in_torchs_tables() -> None:
 
     assert not [k for k in torch._dynamo.utils.guard_failures if not hasattr(k, "co_name")]
     guard.close()
+
+
+@pytest.mark.parametrize("within", (True, False))
+def test_target_that_a_watched_block_compiled_is_compiled_anew_where_it_is_guarded(
+    within: bool,  # noqa: FBT001
+) -> None:
+    torch.compiler.reset()
+    guard = CompileGuard(
+        nodeid="t.py::t", spec=CompileCheck(backend="eager"), options=Options(no_timing=True)
+    )
+    guarded = guard(plain)
+    try:
+        with guard.watch():
+            compiled(plain)(X)
+            if within:
+                guarded(X)
+        guarded(X)
+        seen = [observation.compile for _, observation in guard.finish()]
+    finally:
+        guard.close()
+    facts = [one for one in seen if isinstance(one, CompileObservation)]
+    assert [one.graphs for one in facts] == [1, 2 if within else 1]
+    assert [one.fallbacks for one in facts] == [(), ()]
