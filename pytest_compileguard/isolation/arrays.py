@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -28,11 +29,11 @@ class ArrayContent:
         return self.values.ravel().tolist() if self.values.dtype.hasobject else []
 
     def shown(self, show: Callable[[Any], Any]) -> Any:
-        """What can be compared: of an array of objects, lists of what is shown of each."""
-        shown = self.values
-        if shown.dtype.kind == "O":
-            shown = _mapped(self.values, show)
-        return shown if self.writeable else {"what is read-only": shown}
+        """What can be compared: of an array of objects, lists of what is shown of each.
+
+        Not whether it is read-only: Dynamo leaves arrays writeable that were not.
+        """
+        return _mapped(self.values, show) if self.values.dtype.kind == "O" else self.values
 
     def put_back(self, array: Any) -> None:
         """Give an array its values and its form; the form stays where it is the same."""
@@ -41,18 +42,28 @@ class ArrayContent:
                 raise IsolationError(_refused(f"type {self.values.dtype}"))
             if array.shape != self.values.shape:
                 array.resize(self.values.shape, refcheck=False)
-            if self.writeable or array.tobytes() != self.values.tobytes():
+            if not self._is_held_by(array):
                 _make_writeable(array)
                 array[...] = self.values
-            if array.flags.writeable != self.writeable:
+            if _is_writeable(array) != self.writeable:
                 array.setflags(write=self.writeable)
         except ValueError as error:
             raise IsolationError(_refused(f"shape or flags ({error})")) from error
 
+    def _is_held_by(self, array: Any) -> bool:
+        """Whether it holds the very same bits, of objects the same ones."""
+        return bool(array.tobytes() == self.values.tobytes())
+
 
 def array_content(array: Any) -> ArrayContent:
     """Copy what an array holds."""
-    return ArrayContent(array.copy(), array.flags.writeable)
+    return ArrayContent(array.copy(), _is_writeable(array))
+
+
+def _is_writeable(array: Any) -> bool:
+    with warnings.catch_warnings():  # numpy warns of those that share items with themselves
+        warnings.simplefilter("ignore")
+        return bool(array.flags.writeable)
 
 
 def _mapped(values: Any, show: Callable[[Any], Any]) -> Any:
@@ -63,9 +74,9 @@ def _mapped(values: Any, show: Callable[[Any], Any]) -> Any:
 
 def _make_writeable(array: Any) -> None:
     """Let an array be written to, though what it is a view of may not be written to itself."""
-    if array.flags.writeable:
+    if _is_writeable(array):
         return
-    if is_array(array.base) and not array.base.flags.writeable:
+    if is_array(array.base) and not _is_writeable(array.base):
         _make_writeable(array.base)
         array.setflags(write=True)
         array.base.setflags(write=False)

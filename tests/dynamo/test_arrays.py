@@ -115,11 +115,29 @@ class Locks(torch.nn.Module):
         return y
 
 
-def test_the_flag_is_compared() -> None:
-    told = check(Locks(), (X,), locates=False).told
-    assert "UNLOCKED" in told
-    assert "read-only" in told
-    assert not UNLOCKED.flags.writeable  # as the call leaves it
+def test_the_flag_is_left_as_the_call_leaves_it() -> None:
+    check(Locks(), (X,), locates=False)
+    assert not UNLOCKED.flags.writeable
+
+
+FREQUENCIES = np.linspace(0, 1, 4, dtype=np.float32)
+FREQUENCIES.setflags(write=False)
+SHARED = np.broadcast_arrays(np.zeros((1, 4), np.float32), np.zeros((3, 1)))[0]
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    "target",
+    (
+        lambda x: x * torch.from_numpy(FREQUENCIES),
+        lambda x: x + float(SHARED[0, 0]),
+    ),
+)
+@pytest.mark.filterwarnings("ignore:The given NumPy array is not writable")
+def test_array_that_may_not_be_written_to_is_read(target: Callable[..., Any]) -> None:
+    seen = check(target, (torch.ones(4),), (torch.ones(4),), locates=False)
+    assert seen.verdict.outcome == "passed", seen.told
+    assert not FREQUENCIES.flags.writeable
 
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]  # torch would refuse it
