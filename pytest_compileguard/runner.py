@@ -32,6 +32,7 @@ from pytest_compileguard.own_setup import OwnSetup
 from pytest_compileguard.plan import OWN_BACKEND, CompileArguments, Plan
 from pytest_compileguard.shadow.both_sides import Shadow
 from pytest_compileguard.shadow.call import ShadowCall, Timeable
+from pytest_compileguard.shadow.idle import LEFT_NOTHING
 from pytest_compileguard.target import definition, own_code, target_name
 from pytest_compileguard.timing.warm_calls import (
     WarmObservation,
@@ -183,6 +184,8 @@ class Check:
         mismatches: list[Mismatch] = [m for parity in compared for m in parity.mismatches]
         notes = {note: None for call in self.calls for note in call.notes}
         notes |= {note: None for parity in compared for note in parity.unchecked}
+        if compared and all(parity.left_nothing for parity in compared):
+            notes[LEFT_NOTHING] = None
         return ParityObservation(
             calls=len(self.calls),
             calls_compared=sum(not parity.blind for parity in compared),

@@ -39,6 +39,8 @@ class CallParity:
     unchecked: dict[str, None] = field(default_factory=dict)
     blind: bool = False
     """Whether nothing of what the call returns could be compared."""
+    left_nothing: bool = False
+    """Whether code that does nothing would have agreed with eager."""
 
 
 class LeafJudge:

@@ -35,7 +35,7 @@ from pytest_compileguard.shadow.compiling import (
     compiled_parts,
     compiles_itself,
 )
-from pytest_compileguard.shadow.idle import LEAVES_NOTHING, leaves_nothing
+from pytest_compileguard.shadow.idle import leaves_nothing
 from pytest_compileguard.shadow.inlined import inlined_notes
 from pytest_compileguard.shadow.inputs import inputs_text
 from pytest_compileguard.shadow.isolated import why_not_isolated
@@ -282,8 +282,8 @@ class Shadow:
         if made.parity.mismatches:
             differs = dataclasses.replace(call, mismatches=tuple(made.parity.mismatches))
             self._keep(differs, sound=sound)
-        elif leaves_nothing(call, expected, drawn):
-            made.parity.unchecked[LEAVES_NOTHING] = None
+        else:
+            made.parity.left_nothing = leaves_nothing(call, expected, drawn)
         return other
 
     def _keep(self, failed: ComparedCall, *, sound: bool) -> None:

@@ -9,24 +9,31 @@ from __future__ import annotations
 
 import dataclasses
 
+import torch
+
 from pytest_compileguard.isolation.scene import Scene
+from pytest_compileguard.isolation.storages import is_plain
 from pytest_compileguard.parity.leaves import lack_values
-from pytest_compileguard.parity.side import Side
+from pytest_compileguard.parity.side import Place, Side
 from pytest_compileguard.parity.tolerance import Tolerance
 from pytest_compileguard.shadow.call import ComparedCall
 
-LEAVES_NOTHING = (
-    "output: None, and the call leaves all that is compared as it was, so code that does nothing "
-    "would pass; return what it computes"
+LEFT_NOTHING = (
+    "output: None, and no call changes anything that is compared, so code that does nothing would "
+    "pass; let the target return what is to be compared"
 )
 _EXACTLY = Tolerance(rtol=0.0, atol=0.0)
 _OUTPUT = "output"
+_TENSORS: tuple[Place, ...] = ("result", "met")
+"""Where most calls write to."""
 
 
 def leaves_nothing(call: ComparedCall, expected: Side, left: Scene) -> bool:
     """Whether the eager side gave no value and left everything as it found it."""
     if expected.error is not None or not lack_values(expected.outputs):
         return False
+    if any(_is_written(call, expected, place) for place in _TENSORS):
+        return False  # at once, where comparing would word each difference
     found = left.now()
     call.scene.restore()
     try:
@@ -38,6 +45,22 @@ def leaves_nothing(call: ComparedCall, expected: Side, left: Scene) -> bool:
     finally:
         found.restore()
     return not seen.mismatches
+
+
+def _is_written(call: ComparedCall, expected: Side, place: Place) -> bool:
+    """Whether a tensor holds other numbers than before the call."""
+    before = call.snapshot.held(place)
+    return any(_differ(before.get(path), now) for path, now in expected.leaves(place).items())
+
+
+def _differ(before: object, now: object) -> bool:
+    if not isinstance(before, torch.Tensor) or not isinstance(now, torch.Tensor):
+        return False
+    if not is_plain(before) or not is_plain(now):
+        return False
+    if (before.shape, before.dtype, before.device) != (now.shape, now.dtype, now.device):
+        return True
+    return not torch.equal(before.detach(), now.detach())
 
 
 def _idle(call: ComparedCall, expected: Side) -> Side:

@@ -294,6 +294,10 @@ def writes(x: torch.Tensor) -> None:
     x.add_(1)
 
 
+def doubles(x: torch.Tensor, out: torch.Tensor) -> None:
+    torch.mul(x, 2, out=out)
+
+
 def fills(x: torch.Tensor, found: dict[str, Any]) -> None:
     found["sin"] = x.sin()
 
@@ -332,5 +336,11 @@ def test_a_call_that_returns_nothing_but_leaves_something_was_compared(
     target: Callable[..., Any], arguments: tuple[Any, ...]
 ) -> None:
     seen = check(target, arguments)
+    assert seen.verdict.outcome == "passed", seen.told
+    assert unchecked(seen) == []
+
+
+def test_a_call_that_writes_once_more_what_it_wrote_before_was_compared() -> None:
+    seen = check(doubles, *[(torch.ones(3), torch.empty(3))] * 2)
     assert seen.verdict.outcome == "passed", seen.told
     assert unchecked(seen) == []
