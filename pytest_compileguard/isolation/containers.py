@@ -6,6 +6,8 @@ import collections
 import copy
 import enum
 import functools
+import io
+import random
 import types
 import weakref
 from typing import TYPE_CHECKING, Any
@@ -39,6 +41,11 @@ _WORDS = (
 )
 # What has no twin but itself.
 ATOMIC = (*_WORDS, *NAMESPACES)
+_WRITTEN_TO = (
+    *(dict, list, set, collections.deque, bytearray, torch.Tensor),
+    *(io.StringIO, io.BytesIO, random.Random),
+)
+_RANDOM: Any = vars(random)["random"].__self__
 EXACT_MAPPINGS = (dict, collections.OrderedDict, collections.defaultdict, collections.Counter)
 _BASES = (
     *(collections.OrderedDict, dict, collections.deque, list, set),
@@ -152,10 +159,21 @@ def _reflect_tuple(mirror: Mirror, real: tuple[Any, ...], path: str) -> Any:
     return make(items) if make else tuple.__new__(type(real), items)
 
 
+def has_no_twin(value: Any) -> bool:
+    """Whether a value stands for itself on each side, and holds nothing that is to be copied."""
+    if type(value) is types.BuiltinFunctionType:
+        return bound_to(value) is None
+    return isinstance(value, ATOMIC)
+
+
 def bound_to(method: types.BuiltinFunctionType) -> Any:
-    """What a method of one of Python's own objects writes to; ``None``: it is a function."""
+    """What a method of an object of Python's own, or of a tensor, writes to.
+
+    ``None``: it is a function, or its object is none that a call may have for itself: a stream, a
+    lock, the generator behind ``random.random``.
+    """
     owner = method.__self__
-    return None if isinstance(owner, ATOMIC) else owner
+    return owner if isinstance(owner, _WRITTEN_TO) and owner is not _RANDOM else None
 
 
 def _reflect_bound(mirror: Mirror, real: types.BuiltinFunctionType, path: str) -> Any:

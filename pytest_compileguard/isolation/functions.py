@@ -160,6 +160,10 @@ def assigned_values(function: types.FunctionType) -> dict[str, Any]:
     return found
 
 
+_BY_STRING = frozenset({"setattr", "delattr", "vars", "__dict__"})
+"""By what code assigns attributes that it names in strings."""
+
+
 class Attributes(NamedTuple):
     """What a code object, or one nested in it, may take out of modules."""
 
@@ -176,6 +180,8 @@ def attribute_names(code: types.CodeType) -> Attributes:
     inner = [attribute_names(part) for part in code.co_consts if isinstance(part, types.CodeType)]
     strings = {part for part in code.co_consts if isinstance(part, str) and part.isidentifier()}
     assigned, imported, level = set(), set(), 0
+    if not _BY_STRING.isdisjoint(code.co_names):
+        assigned |= strings
     for instruction in dis.get_instructions(code):
         if instruction.opname in ("STORE_ATTR", "DELETE_ATTR"):
             assigned.add(instruction.argval)

@@ -155,12 +155,16 @@ def _bare(mirror: Mirror, real: Any, path: str) -> Any:
     except Exception as error:  # noqa: BLE001  # any class may refuse in its own way
         if isinstance(real, Iterator | io.IOBase) and not _is_only_written(real):
             # Sharing it would take from the test what the shadow reads.
-            name = f"{path or 'the target'}, a {type(real).__name__},"
-            raise IsolationError(f"{name} is used up by reading and can't be copied") from None
+            told = f"{path or 'the target'}, a {type(real).__name__}, is used up by reading"
+            advice = _OPEN_OTHERWISE if isinstance(real, io.IOBase) else ""
+            raise IsolationError(f"{told} and can't be copied{advice}") from None
         name, kind = path or "the target", type(real).__name__
         mirror.notes[f"{name} is shared, not copied ({kind}: {error})"] = None
         return real
     return twin
+
+
+_OPEN_OTHERWISE = "; read it before the call, or open it for writing alone"
 
 
 def _is_only_written(value: Any) -> bool:

@@ -102,7 +102,10 @@ class Surroundings:
         return found
 
     def _class(self, kind: type) -> None:
-        for base in kind.__mro__ if self._is_new(kind, Place) else ():
+        if not self._is_new(kind, Place):
+            return
+        self._class(type(kind))  # what a metaclass keeps is found through its classes
+        for base in kind.__mro__:
             if base in self._classes or not is_users(file_of(base)):
                 continue
             names = base.__name__, f"{base.__module__}.{base.__qualname__}"

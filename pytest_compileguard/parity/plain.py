@@ -6,6 +6,7 @@ name and compare each costs some 50 us; here they are passed over at a hundredth
 
 from __future__ import annotations
 
+import types
 from collections import deque
 from typing import Any
 
@@ -13,6 +14,7 @@ from pytest_compileguard.isolation.containers import ATOMIC
 
 _BY_VALUE = (int, bool, str, bytes)
 """Kinds in which equal values are the same; of floats, two zeros and two of no value are not."""
+_BY_IDENTITY = (*ATOMIC, types.BuiltinFunctionType)
 _SEQUENCES = (list, tuple)
 
 
@@ -51,7 +53,7 @@ def equal_leaves(one: Any, other: Any, known: set[tuple[int, int]] | None = None
         kind = type(a)
         if kind is not type(b):
             return None
-        if kind in _BY_VALUE or isinstance(a, ATOMIC):
+        if kind in _BY_VALUE or isinstance(a, _BY_IDENTITY):
             if a is not b and (kind not in _BY_VALUE or a != b):
                 return None
             count += 1

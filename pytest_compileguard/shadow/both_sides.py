@@ -52,6 +52,8 @@ from pytest_compileguard.shadow.prepared import (
 from pytest_compileguard.target import argument_names, own_code
 from pytest_compileguard.trace.compile_error import explain_error
 
+_GRADIENTS = frozenset({"backward", "grad", "zero_grad"})
+
 
 class Shadow:
     """Both sides of one target, over all its calls."""
@@ -70,8 +72,8 @@ class Shadow:
         self._compiled: Callable[..., Any] | None = None
         self._compile_ids: set[str] = set()
         self._captured = CapturedGraphs()
-        self._differentiates = any("backward" in code.co_names for code in own_code(target))
-        """Whether a call runs a backward pass, and so adds to gradients."""
+        self._differentiates = any(_GRADIENTS & {*code.co_names} for code in own_code(target))
+        """Whether a call adds to gradients, by a backward pass, or drops them."""
         self.last: Timeable | None = None
         self.failed: ComparedCall | None = None
         """The first call whose two sides differ."""

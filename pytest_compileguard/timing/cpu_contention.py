@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+from pytest_compileguard.timing.conditions import usable_cpus
 from pytest_compileguard.timing.disturbance import Conditions
 
 _TASKS = Path("/proc/self/task")
@@ -26,6 +27,7 @@ _COMPUTES = 0.05
 _HARMLESS = 0.1
 """Part of the time for which threads may wait, all together. Blocks in which one waits are longer
 than others, so they are a smaller part of all blocks than of the time; a median needs half."""
+_FEWER = "let fewer threads compute (OMP_NUM_THREADS=1), in the test and beside it"
 _ADVICE = (
     "time on a quieter machine, without other workers (-n 0), or with fewer threads "
     "(OMP_NUM_THREADS=1)"
@@ -56,21 +58,32 @@ class CpuWatch:
     def end(self, *, patient: bool = False) -> Conditions:  # noqa: ARG002  # nothing comes late
         """Read their times after, and judge both."""
         elapsed_s = time.monotonic() - self._begin_s
-        return Conditions(void=contention(self._before, _read(), elapsed_s))
+        return Conditions(void=contention(self._before, _read(), elapsed_s, usable_cpus()))
 
 
-def contention(before: Threads, after: Threads, elapsed_s: float) -> str | None:
-    """Say why samples between the two don't count; ``None``: nothing is wrong."""
+def contention(
+    before: Threads, after: Threads, elapsed_s: float, cpus: int | None = None
+) -> str | None:
+    """Say why samples between the two don't count; ``None``: nothing is wrong.
+
+    ``cpus`` is how many processors this process may run on, if that is known.
+    """
     spent = [_since(before.get(name), times) for name, times in after.items()]
     computing = sum(times.ran_s + times.waited_s > _COMPUTES * elapsed_s for times in spent)
     waited_s = sum(times.waited_s for times in spent)
     if computing <= 1 or waited_s <= _HARMLESS * elapsed_s:
         return None
-    each_s = waited_s / elapsed_s
-    return (
-        f"threads of this process waited for a processor, together {each_s:.2g} s of each second, "
-        f"as others kept the CPUs busy; {_ADVICE}"
+    told = (
+        "threads of this process waited for a processor, together "
+        f"{waited_s / elapsed_s:.2g} s of each second"
     )
+    if cpus is not None and computing > cpus:
+        return f"{told}, as {computing} of them compute on {_count(cpus)}; {_FEWER}"
+    return f"{told}, as others kept the CPUs busy; {_ADVICE}"
+
+
+def _count(cpus: int) -> str:
+    return "one CPU" if cpus == 1 else f"{cpus} CPUs"
 
 
 def _since(before: ThreadTimes | None, after: ThreadTimes) -> ThreadTimes:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 import types
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -175,3 +175,63 @@ def test_classes_of_others_are_left_alone() -> None:
     kinds = (nn.Linear, dict, enum.Enum, pytest.Item, torch, torch.ops, torch.nn.functional)
     checked = check(target, (X, kinds))
     assert checked.verdict.outcome == "passed", checked.told
+
+
+class Registering(type):
+    seen: ClassVar[dict[str, int]] = {}
+
+
+class Registered(metaclass=Registering):
+    pass
+
+
+def registers(x: torch.Tensor, more: int) -> torch.Tensor:
+    Registered.seen["x"] = Registered.seen.get("x", 0) + 1 + (more if is_compiling() else 0)
+    return x * 2
+
+
+def test_what_a_metaclass_keeps_is_put_back_and_compared() -> None:
+    Registering.seen.clear()
+    seen = check(registers, *[(torch.ones(3), 0)] * 2)
+    assert seen.verdict.outcome == "passed", seen.told
+    assert Registering.seen == {"x": 2}
+    assert "Registering.seen" in check(registers, (torch.ones(3), 1), locates=False).told
+
+
+class Configured(torch.nn.Module):
+    def __init__(self, more: int) -> None:
+        super().__init__()
+        self.module = types.ModuleType("made_here")
+        vars(self.module)["STEPS"] = 0
+        self.more = more
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        setattr(self.module, "STEPS", 1 + (self.more if is_compiling() else 0))  # noqa: B010
+        return x * 2
+
+
+def test_what_is_set_by_name_in_a_module_is_put_back_and_compared() -> None:
+    target = Configured(0)
+    seen = check(target, (torch.ones(3),))
+    assert seen.verdict.outcome == "passed", seen.told
+    assert vars(target.module)["STEPS"] == 1
+    assert "STEPS" in check(Configured(1), (torch.ones(3),), locates=False).told
+
+
+def drops_gradient(t: torch.Tensor, x: torch.Tensor, more: int) -> torch.Tensor:
+    if not (more and is_compiling()):
+        t.grad = None
+    return x * 2
+
+
+def test_gradient_that_is_dropped_is_compared() -> None:
+    def trained() -> torch.Tensor:
+        tensor = torch.ones(3, requires_grad=True)
+        tensor.grad = torch.ones(3)
+        return tensor
+
+    tensor = trained()
+    seen = check(drops_gradient, (tensor, torch.ones(3), 0))
+    assert seen.verdict.outcome == "passed", seen.told
+    assert tensor.grad is None
+    assert "t.grad" in check(drops_gradient, (trained(), torch.ones(3), 1), locates=False).told

@@ -59,6 +59,15 @@ def spent_since_start(
     yield from ((name, ThreadTimes(*times)) for name, times in spent.items())
 
 
+def test_own_threads_are_named_where_they_are_more_than_processors() -> None:
+    after = {name: ThreadTimes(0.5, 0.5) for name in "abc"}
+    found = contention({}, after, 1.0, cpus=2)
+    assert found is not None
+    assert "as 3 of them compute on 2 CPUs" in found
+    assert "others" not in found
+    assert "as others kept" in (contention({}, after, 1.0, cpus=4) or "")
+
+
 def test_nothing_is_said_where_the_system_does_not_tell() -> None:
     assert contention({}, {}, 1.0) is None
 
