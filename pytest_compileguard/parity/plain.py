@@ -10,7 +10,7 @@ import types
 from collections import deque
 from typing import Any
 
-from pytest_compileguard.isolation.containers import ATOMIC
+from pytest_compileguard.isolation.containers import ATOMIC, has_no_twin
 
 _BY_VALUE = (int, bool, str, bytes)
 """Kinds in which equal values are the same; of floats, two zeros and two of no value are not."""
@@ -25,7 +25,7 @@ def holds_no_tensor(value: Any) -> bool:
     while open_values:
         found = open_values.pop()
         kind = type(found)
-        if isinstance(found, ATOMIC) or id(found) in seen:
+        if has_no_twin(found) or id(found) in seen:
             continue
         if kind is dict:
             parts = found.values()
@@ -34,7 +34,7 @@ def holds_no_tensor(value: Any) -> bool:
         else:
             return False
         seen.add(id(found))
-        open_values.extend(part for part in parts if not isinstance(part, ATOMIC))
+        open_values.extend(part for part in parts if not has_no_twin(part))
     return True
 
 
