@@ -30,7 +30,7 @@ from pytest_compileguard.parity.plain import equal_leaves
 from pytest_compileguard.parity.rebuilt import Rebuilt, are_flat, kind_name, rebuilt
 from pytest_compileguard.parity.side import Place
 
-_HOLDING = (*(types.FunctionType, types.MethodType, types.BuiltinFunctionType, functools.partial),)
+_HOLDING = (types.FunctionType, types.MethodType, types.BuiltinFunctionType, functools.partial)
 """What is called, and may write to what it holds."""
 
 

@@ -51,9 +51,8 @@ State = dict[int, tuple[str, Any]]
 _WITHOUT_STATE = (
     *(type, types.MethodType, types.BuiltinFunctionType, functools.partial, torch.Tensor),
 )
-_WITHOUT_NEW_TENSORS = (
-    *(*ATOMIC, types.FunctionType, types.MethodType, types.BuiltinFunctionType),
-)
+_FUNCTIONS = (types.FunctionType, types.MethodType, types.BuiltinFunctionType)
+_WITHOUT_NEW_TENSORS = (*ATOMIC, *_FUNCTIONS)
 _ATOMS = (bool, int, float, complex, str, bytes, type(None))
 
 

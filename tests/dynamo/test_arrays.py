@@ -122,6 +122,8 @@ def test_the_flag_is_left_as_the_call_leaves_it() -> None:
 
 FREQUENCIES = np.linspace(0, 1, 4, dtype=np.float32)
 FREQUENCIES.setflags(write=False)
+LARGE = np.ones(2**18 + 1, dtype=np.float32)
+LARGE.setflags(write=False)
 SHARED = np.broadcast_arrays(np.zeros((1, 4), np.float32), np.zeros((3, 1)))[0]
 
 
@@ -130,6 +132,7 @@ SHARED = np.broadcast_arrays(np.zeros((1, 4), np.float32), np.zeros((3, 1)))[0]
     "target",
     (
         lambda x: x * torch.from_numpy(FREQUENCIES),
+        lambda x: x * torch.from_numpy(LARGE)[:4],
         lambda x: x + float(SHARED[0, 0]),
     ),
 )
