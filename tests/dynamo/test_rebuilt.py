@@ -21,6 +21,13 @@ pytestmark = pytest.mark.usefixtures("compiler_loaded")
 X = torch.ones(3)
 
 
+@pytest.fixture(autouse=True)
+def _grad_mode_is_left() -> Iterator[None]:
+    """Undo what the calls do: to make a ``set_grad_enabled`` is to set it."""
+    with torch.enable_grad():
+        yield
+
+
 def more() -> int:
     """Return 1; 2 where the fault is planted."""
     return 2 if is_compiling() else 1
