@@ -126,10 +126,17 @@ class Counter:
 COUNTER = Counter()
 
 
+@torch.compiler.disable  # type: ignore[untyped-decorator]  # older torch can't trace it
+def counted() -> int:
+    COUNTER.count()
+    return COUNTER.number
+
+
 class Counting(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        COUNTER.count()
-        return x * COUNTER.number
+        before = x + 1
+        after: torch.Tensor = before * counted()
+        return after + 1
 
 
 def test_attribute_that_a_property_hides_is_put_back() -> None:
