@@ -10,14 +10,40 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 
+class Nudge(NamedTuple):
+    """How the numbers of a run move: as much as rounding may have moved them."""
+
+    seed: int
+    way: int = 1
+    """1, or -1 for the opposite of where the seed moves each of them."""
+    unit: float = 0.0
+    """Of the type that products are made in, where it is narrower than that of their factors."""
+
+
+class Rounding:
+    """Moves each number one way or the other, by chance."""
+
+    def __init__(self, nudge: Nudge) -> None:
+        self._seed, self._way = nudge.seed, nudge.way
+        self._chances: dict[torch.device, torch.Generator] = {}
+
+    def __call__(self, wide: torch.Tensor, unit: float) -> torch.Tensor:
+        """Move numbers by ``unit`` times their size."""
+        device = wide.device
+        if device not in self._chances:
+            self._chances[device] = torch.Generator(device).manual_seed(self._seed)
+        bits = torch.randint(0, 2, wide.shape, generator=self._chances[device], device=device)
+        signs = bits.to(torch.float64) * 2 - 1  # float32 has no such digit of float64
+        return wide * (1 + self._way * unit * signs)
+
+
 class Widening(NamedTuple):
     """How numbers become float64 or complex128; integers stay as they are.
 
-    With a generator (of the CPU), each value moves at random by a unit of the precision
-    that the original has: as much as rounding may have moved it.
+    With a rounding, each value moves by a unit of the precision that the original has.
     """
 
-    rounding: torch.Generator | None = None
+    rounding: Rounding | None = None
 
     def __call__(self, tensor: torch.Tensor) -> torch.Tensor:
         """Widen a tensor to a leaf that requires a gradient as the original does."""
@@ -25,14 +51,8 @@ class Widening(NamedTuple):
             return tensor
         wide = tensor.detach().to(wide_dtype(tensor.dtype))
         if self.rounding is not None and not tensor.is_nested:  # those have no shape to draw for
-            wide = _moved(wide, torch.finfo(tensor.dtype).eps, self.rounding)
+            wide = self.rounding(wide, torch.finfo(tensor.dtype).eps)
         return wide.requires_grad_(tensor.requires_grad)
-
-
-def _moved(wide: torch.Tensor, epsilon: float, rounding: torch.Generator) -> torch.Tensor:
-    bits = torch.randint(0, 2, wide.shape, generator=rounding)
-    signs = bits.to(wide.device, torch.float64) * 2 - 1  # float32 has no such digit of float64
-    return wide * (1 + epsilon * signs)
 
 
 def is_inexact(dtype: torch.dtype) -> bool:
@@ -48,14 +68,14 @@ def wide_dtype(dtype: torch.dtype) -> torch.dtype:
 
 
 @contextlib.contextmanager
-def wide_numbers(seed: int | None = None) -> Iterator[None]:
+def wide_numbers(nudge: Nudge | None = None) -> Iterator[None]:
     """Let code that names a narrower type, or makes numbers of integers, compute in float64 too.
 
     A reference that ends in ``.float()``, or begins with integers, would round as eager does. With
-    a seed, what is made of integers moves at random, as ``Widening`` moves other values.
+    a nudge, what is made of integers moves, as ``Widening`` moves other values.
     """
     before = torch.get_default_dtype()
-    rounding = None if seed is None else torch.Generator().manual_seed(seed)
+    rounding = None if nudge is None else Rounding(nudge)
     torch.set_default_dtype(torch.float64)
     try:
         with _WideTypes(torch.finfo(before).eps, rounding):
@@ -80,7 +100,7 @@ _OF_BITS = frozenset({torch.Tensor.view})
 class _WideTypes(TorchFunctionMode):
     """Asks for the wide type wherever code asks for a narrower one."""
 
-    def __init__(self, epsilon: float, rounding: torch.Generator | None) -> None:
+    def __init__(self, epsilon: float, rounding: Rounding | None) -> None:
         super().__init__()
         self._epsilon = epsilon
         self._rounding = rounding
@@ -97,7 +117,7 @@ class _WideTypes(TorchFunctionMode):
         result = func(*args, **(kwargs or {}))
         if self._rounding is None or not _is_made_of_integers(result, args):
             return result
-        return _moved(result, self._epsilon, self._rounding)
+        return self._rounding(result, self._epsilon)
 
 
 def _is_made_of_integers(result: Any, args: tuple[Any, ...]) -> bool:

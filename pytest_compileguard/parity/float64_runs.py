@@ -10,15 +10,19 @@ from typing import Any, NamedTuple
 
 import torch
 
+from pytest_compileguard.isolation.widening import Nudge
 from pytest_compileguard.observation import MismatchKind, MismatchPart
 from pytest_compileguard.parity.numbers import numbers_of, same_places
 from pytest_compileguard.parity.side import Place, Side
 
-MakeRun = Callable[[int | None], Side | str]
-"""Makes a run in float64, or says why there is none; with a seed, from inputs that moved."""
+MakeRun = Callable[[Nudge | None], Side | str]
+"""Makes a run in float64, or says why there is none; with a nudge, from inputs that moved."""
 
-_MOVED_RUNS = 6
-"""A value at a jump falls on either side with even odds: all runs on one side is 1 in 32."""
+_MOVED_PAIRS = 3
+"""Runs in which all values move one way, and then the other: one of the two passes a jump that is
+no further away than the way."""
+_COARSE_PAIRS = 6
+"""The same for a coarser unit, with which values at many jumps fall on other sides."""
 
 
 class About(NamedTuple):
@@ -42,7 +46,7 @@ class Float64Runs:
     def __init__(self, make: MakeRun) -> None:
         self._make = make
         self._exact: Side | str | None = None
-        self._moved: list[Side] | None = None
+        self._moved: dict[float, list[Side]] = {}
         self._leaves: dict[tuple[int, Place], dict[str, Any]] = {}
 
     @property
@@ -60,12 +64,13 @@ class Float64Runs:
             self._exact = self._make(None)
         return None if isinstance(self._exact, str) else self._numbers(self._exact, about, like)
 
-    def moved(self, about: About, like: Any) -> list[torch.Tensor]:
-        """The same from inputs that rounding moved."""
-        if self._moved is None:
-            runs = [self._make(seed) for seed in range(_MOVED_RUNS)]
-            self._moved = [run for run in runs if isinstance(run, Side)]
-        found = [self._numbers(side, about, like) for side in self._moved]
+    def moved(self, about: About, like: Any, unit: float = 0.0) -> list[torch.Tensor]:
+        """The same from inputs that rounding moved, to a type of this unit if it is narrower."""
+        if unit not in self._moved:
+            pairs = range(_COARSE_PAIRS if unit else _MOVED_PAIRS)
+            runs = [self._make(Nudge(seed, way, unit)) for seed in pairs for way in (1, -1)]
+            self._moved[unit] = [run for run in runs if isinstance(run, Side)]
+        found = [self._numbers(side, about, like) for side in self._moved[unit]]
         return [numbers for numbers in found if numbers is not None]
 
     def _numbers(self, side: Side, about: About, like: Any) -> torch.Tensor | None:

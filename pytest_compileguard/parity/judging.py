@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -14,10 +14,12 @@ from pytest_compileguard.parity.by_design import as_eager_would
 from pytest_compileguard.parity.comparison import STRIDE, Difference, IncomparableError, compare
 from pytest_compileguard.parity.excused import Compared, excused_fault
 from pytest_compileguard.parity.float64_runs import About, Float64Runs, MakeRun
+from pytest_compileguard.parity.jumps import is_among, is_whole, jumps_alone
 from pytest_compileguard.parity.numbers import stored
 from pytest_compileguard.parity.reference import (
     TF32_EPSILON,
     acquits,
+    is_coarse,
     is_no_rounding,
     is_off_at_large,
     is_uneven,
@@ -143,9 +145,7 @@ class LeafJudge:
         if about.kind == "mutation" and isinstance(expected, torch.Tensor):
             before = self._held_before(about)
         leaf = Compared(about, actual, expected, before)
-        on_gpu = isinstance(expected, torch.Tensor) and expected.is_cuda
-        epsilon = max(self._epsilon, TF32_EPSILON if self._tf32 and on_gpu else 0.0)
-        fault = excused_fault(leaf, self._tolerance, self._runs, epsilon)
+        fault = excused_fault(leaf, self._tolerance, self._runs, self._unit(expected))
         if fault is not None:
             self.report(about.path, about.kind, fault, part=about.part, by_float64=True)
 
@@ -171,9 +171,31 @@ class LeafJudge:
         if exact is None:
             return False
         judge = partial(acquits, *leaves, exact, tf32=tf32, coarse=self._epsilon > 0)
-        acquitted = judge() or judge(self._runs.moved(about, expected))
+        if is_whole(leaves[1]):
+            judge = partial(is_among, *leaves, exact)
+        acquitted = any(judge(moved) for moved in self._moved(about, expected, leaves[1], exact))
         self.result.disputed += acquitted
         return acquitted
+
+    def _moved(
+        self, about: About, expected: torch.Tensor, numbers: torch.Tensor, exact: torch.Tensor
+    ) -> Iterator[list[torch.Tensor]]:
+        """What moved inputs make of a leaf, as far as rounding explains that; first no runs."""
+        yield []
+        unit = self._unit(expected)
+        if unit and is_coarse(numbers, exact):
+            yield self._runs.moved(about, expected, unit)
+            return
+        moved = self._runs.moved(about, expected)
+        yield moved
+        if unit:
+            coarse = self._runs.moved(about, expected, unit)
+            yield [*moved, *jumps_alone(exact, coarse, torch.finfo(expected.dtype).eps)]
+
+    def _unit(self, expected: Any) -> float:
+        """The unit of the coarsest type that the call is known to compute in, 0 if of none."""
+        on_gpu = isinstance(expected, torch.Tensor) and expected.is_cuda
+        return max(self._epsilon, TF32_EPSILON if self._tf32 and on_gpu else 0.0)
 
     def _is_no_rounding(self, about: About, actual: Any, expected: Any) -> bool:
         """Whether the float64 run, if it was made, shows that rounding is not the cause."""

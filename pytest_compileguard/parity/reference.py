@@ -16,6 +16,9 @@ where its rounding decided a softmax.
 Where a function jumps (the derivative of ``relu`` at 0, an ``argmax``), rounding alone
 decides on which side a value falls. So what two runs in float64 from inputs moved by a unit
 of their precision differ by is no error: an element may be off by twice that much more.
+Where the call makes products in a narrower type, their factors move by a unit of that one: as
+far as eager's own error shows that such products are in an element, or that it jumps. A whole
+number, such as an index, is right if it is that of one of these runs.
 
 Before all that, a difference of a small multiple of the precision of the dtype, relative to
 the leaf's usual magnitude, is no dispute: another order of summation explains it. Sums of
@@ -42,14 +45,13 @@ from pytest_compileguard.parity.at_large import (
     within_at_large,
 )
 from pytest_compileguard.parity.comparison import pieces
+from pytest_compileguard.parity.jumps import steady
 from pytest_compileguard.parity.tolerance import Tolerance
 
 _K = 2.0
 """How many times eager's error compiled's may be: that of PyTorch's benchmarks (``same``)."""
 _K_16_BIT = 3.0
 """The same for types of 16 bits, as there."""
-_STEADY = 8.0
-"""Units that a result moves with its inputs where nothing jumps: beyond, its own error decides."""
 _USABLE = 0.1
 """Error relative to the size beyond which eager itself went another way, and is no yardstick."""
 _FAR = 4.0
@@ -199,18 +201,8 @@ def acquits(
     if not narrow or (tf32 and dtype in _TF32_TYPES):
         return True
     sizes = exact.abs().clamp(min=limits.tiny)
-    steady = usable & _is_steady(exact, [other[inside] for other in moved], unit * sizes)
-    return within_at_large(k, error[steady], eager_error[steady], sizes[steady], unit)
-
-
-def _is_steady(
-    exact: torch.Tensor, moved: Sequence[torch.Tensor], units: torch.Tensor
-) -> torch.Tensor:
-    """Where a result moves with its inputs, and does not jump."""
-    steady = torch.ones_like(units, dtype=torch.bool)
-    for other in moved:
-        steady &= (other - exact).abs() <= _STEADY * units
-    return steady
+    judged = usable & steady(exact, [other[inside] for other in moved], unit * sizes, error)
+    return within_at_large(k, error[judged], eager_error[judged], sizes[judged], unit)
 
 
 def is_no_rounding(actual: torch.Tensor, expected: torch.Tensor, reference: torch.Tensor) -> bool:
@@ -223,6 +215,22 @@ def is_no_rounding(actual: torch.Tensor, expected: torch.Tensor, reference: torc
     unit = torch.finfo(expected.dtype).eps * float(reference.abs().max())
     own, other = (float(error.max()) for error in errors)
     return other <= _PRECISIONS * unit and own > _PLAINLY_COARSER * max(other, unit)
+
+
+def is_coarse(expected: torch.Tensor, reference: torch.Tensor) -> bool:
+    """Whether eager's error is that of a narrower type, so that values were rounded to one.
+
+    What never passed it, such as a loss in float32, is held to its own digits. Whole numbers are
+    right or wrong, and tell nothing.
+    """
+    if not _is_inexact(expected) or _is_narrow(expected):
+        return True
+    if reference.shape != expected.shape:
+        return False
+    known = reference.isfinite() & expected.isfinite()
+    error, size = (_wide(expected) - reference).abs()[known], reference.abs()[known]
+    epsilon = torch.finfo(expected.dtype).eps
+    return _unit(rms(error), rms(size), epsilon) > epsilon
 
 
 def _unit(eager_error: float, size: float, epsilon: float) -> float:

@@ -14,7 +14,7 @@ from pytest_compileguard import dynamo
 from pytest_compileguard.errors import IsolationError
 from pytest_compileguard.isolation.ambient import Ambient
 from pytest_compileguard.isolation.scene import Scene
-from pytest_compileguard.isolation.widening import wide_numbers
+from pytest_compileguard.isolation.widening import Nudge, wide_numbers
 from pytest_compileguard.observation import Mismatch
 from pytest_compileguard.parity.draws import Draw, Recording, Replaying
 from pytest_compileguard.parity.float64_runs import MakeRun
@@ -138,7 +138,7 @@ class ComparedCall:
         )
         return SideComparison(judge)
 
-    def in_float64(self, seed: int | None, target: Any = None) -> Side | str:
+    def in_float64(self, nudge: Nudge | None, target: Any = None) -> Side | str:
         """Make it in float64, by another target if one is given; or say why that can't be done.
 
         It draws the random numbers that the call drew.
@@ -146,36 +146,38 @@ class ComparedCall:
         found = self.scene.now()
         made_by = self.snapshot.target if target is None else target
         try:
-            made = self._in_float64(made_by, seed, functools.partial(wide_numbers, seed))
+            made = self._in_float64(made_by, nudge, functools.partial(wide_numbers, nudge))
             # Code may not bear another type than the one it asks for.
-            return made if isinstance(made, Side) else self._in_float64(made_by, seed, _AS_ASKED)
+            return made if isinstance(made, Side) else self._in_float64(made_by, nudge, _AS_ASKED)
         except IsolationError as error:
             return str(error)
         finally:
             found.restore()
 
-    def _in_float64(self, target: Any, seed: int | None, types: Types) -> Side | str:
+    def _in_float64(self, target: Any, nudge: Nudge | None, types: Types) -> Side | str:
         if self.drew_random:
-            return self._in_float64_drawing(target, seed, types)
+            return self._in_float64_drawing(target, nudge, types)
         watched = Recording()  # a generator of the target's own is in no scene
-        made = self._run_in_float64(target, seed, watched, types)
+        made = self._run_in_float64(target, nudge, watched, types)
         if watched.draws:
-            return self._in_float64_drawing(target, seed, types)
+            return self._in_float64_drawing(target, nudge, types)
         if not watched.met_operators:
             return made
-        return self._run_in_float64(target, seed, contextlib.nullcontext(), _AS_ASKED)
+        # Within any mode, these operators have no gradients.
+        unmoded = nudge and nudge._replace(unit=0.0)
+        return self._run_in_float64(target, unmoded, contextlib.nullcontext(), _AS_ASKED)
 
     def _run_in_float64(
         self,
         target: Any,
-        seed: int | None,
+        nudge: Nudge | None,
         drawing: contextlib.AbstractContextManager[object],
         types: Types,
     ) -> Side | str:
         self.scene.restore()
-        return run_in_float64(target, self.snapshot, self.cotangents, seed, (drawing, types()))
+        return run_in_float64(target, self.snapshot, self.cotangents, nudge, (drawing, types()))
 
-    def _in_float64_drawing(self, target: Any, seed: int | None, types: Types) -> Side | str:
+    def _in_float64_drawing(self, target: Any, nudge: Nudge | None, types: Types) -> Side | str:
         if id(target) not in self.draws:  # runs from moved inputs draw the same
             self.scene.restore()
             found = recorded_draws(target, self.snapshot, self.cotangents)
@@ -183,7 +185,7 @@ class ComparedCall:
         draws = self.draws[id(target)]
         if isinstance(draws, str):
             return draws
-        return self._run_in_float64(target, seed, Replaying(draws), types)
+        return self._run_in_float64(target, nudge, Replaying(draws), types)
 
     def restore_parameters(self) -> None:
         """Give the snapshot parameters of its own where the test has changed them since."""

@@ -11,9 +11,10 @@ import torch
 from pytest_compileguard import dynamo
 from pytest_compileguard.isolation.mirror import Mirror
 from pytest_compileguard.isolation.quiet import silenced
-from pytest_compileguard.isolation.widening import Widening
+from pytest_compileguard.isolation.widening import Nudge, Rounding, Widening
 from pytest_compileguard.parity.draws import Draw, Recording, UnrepeatableError
 from pytest_compileguard.parity.gradients import Cotangents
+from pytest_compileguard.parity.products import RoundedProducts
 from pytest_compileguard.parity.side import Side, run_side
 from pytest_compileguard.shadow.prepared import Prepared
 
@@ -24,15 +25,15 @@ def run_in_float64(
     target: Any,
     snapshot: Prepared,
     cotangents: Cotangents,
-    seed: int | None,
+    nudge: Nudge | None,
     within: Sequence[contextlib.AbstractContextManager[object]],
 ) -> Side | str:
     """Make a call in float64 with the arguments that a snapshot kept; or say why that fails.
 
-    With a seed, all values are moved at random by as much as rounding may have moved them.
+    With a nudge, all values move by as much as rounding may have moved them.
     ``within`` is what sees to the random numbers that it draws, and to the types that it asks for.
     """
-    rounding = None if seed is None else torch.Generator().manual_seed(seed)
+    rounding = None if nudge is None else Rounding(nudge)
     mirror = Mirror(
         share_parameters=True,
         compiled_form=dynamo.compiled_form,
@@ -40,7 +41,9 @@ def run_in_float64(
         themselves=snapshot.mirror.themselves,
     )
     wide = {p: t.to(_wide(t.dtype)) for p, t in cotangents.by_path.items()}
-    side = _run_on(mirror, target, snapshot, Cotangents(wide), within)
+    # The outermost mode: what it draws itself is none of the target's random numbers.
+    coarse = [RoundedProducts(nudge)] if nudge is not None and nudge.unit else []
+    side = _run_on(mirror, target, snapshot, Cotangents(wide), (*coarse, *within))
     return side if side.error is None else f"it {_raised(side.error)}"
 
 

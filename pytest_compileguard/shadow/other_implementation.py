@@ -66,7 +66,7 @@ class OtherImplementation:
         return prepared if side.error is None else None
 
     def _compared(self, reference: Side, target: Side, call: ComparedCall) -> CallParity:
-        comparison = call.comparison_by(lambda seed: call.in_float64(seed, self.reference))
+        comparison = call.comparison_by(lambda nudge: call.in_float64(nudge, self.reference))
         return comparison.compare_results(reference, target)
 
 

@@ -182,6 +182,39 @@ def test_dropout(compileguard):
 """
 
 
+JUMPS = """
+import torch
+from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+class CutOff(TorchDispatchMode):
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func is torch.ops.aten.addmm.default:
+            bias, *operands = args
+            args = (bias, *map(cut, operands))
+        return func(*args, **(kwargs or {}))
+
+def cut(x):
+    return (x.clone().view(torch.int32) & -(2**13)).view(torch.float32)
+
+def cutting(graph, inputs):
+    def run(*args):
+        with CutOff():
+            first, *others = graph(*args)
+        return [first * FACTOR - first.detach() * (FACTOR - 1), *others]
+    return run
+
+def test_jumps(compileguard):
+    torch.set_float32_matmul_precision("high")
+    torch.manual_seed(0)
+    layers = nn.Linear(256, 512), nn.ReLU(), nn.Linear(512, 256), nn.ReLU()
+    guarded = compileguard(nn.Sequential(*layers).cuda(), backend=cutting)
+    for _ in range(12):
+        guarded(torch.randn(256, 256, device="cuda", requires_grad=True))
+    torch.set_float32_matmul_precision("highest")
+"""
+
+
 def sound(precision: str, names: tuple[str, ...], *modes: str) -> str:
     matmul, dtype = ("high", "float32") if precision == "tf32" else ("highest", precision)
     return SOUND.format(matmul=matmul, dtype=dtype, modes=modes, names=names)
@@ -214,6 +247,15 @@ def test_training_with_tuned_kernels(run_suite: RunSuite, layer: str, precision:
     run = run_suite(sound(precision, (layer,), *TUNING_MODES), library=LIBRARY)
     assert refused(run) == [], run.text
     run.result.assert_outcomes(passed=len(TUNING_MODES))
+
+
+@pytest.mark.skipif(ON_CPU, reason="needs TF32")
+@pytest.mark.parametrize("factor", (1, 1.25))
+def test_kernels_that_cut_tf32_off_decide_jumps_otherwise(
+    run_suite: RunSuite, factor: float
+) -> None:
+    run = run_suite(JUMPS.replace("FACTOR", str(factor)), library="")
+    assert (refused(run) == []) == (factor == 1), run.text
 
 
 @pytest.mark.parametrize("dtype", ("float32", "bfloat16"))

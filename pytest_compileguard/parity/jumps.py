@@ -1,0 +1,64 @@
+"""Where a function jumps, rounding decides on which side of it a value falls.
+
+What jumps is seen in runs from inputs that rounding moved. They try some ways to round, and neither
+side need be one of them: where many elements jump, some do in neither run but in one of the sides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+_WHOLE = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+_STEADY = 8.0
+"""Units that a result moves with its inputs where nothing jumps: beyond, its own error decides."""
+
+
+def steady(
+    exact: torch.Tensor, moved: Sequence[torch.Tensor], units: torch.Tensor, error: torch.Tensor
+) -> torch.Tensor:
+    """Where a result moves with its inputs, and does not jump.
+
+    All have one shape; ``units`` are those of the precision of each element, ``error`` how far the
+    compiled side is off. As many elements as were seen to jump may have jumped unseen: the worst.
+    """
+    found = torch.ones_like(units, dtype=torch.bool)
+    for other in moved:
+        found &= (other - exact).abs() <= _STEADY * units
+    among, seen = error[found], int((~found).sum())
+    if seen >= among.numel():
+        return torch.zeros_like(found)
+    return found & (error <= among.kthvalue(among.numel() - seen).values) if seen else found
+
+
+def jumps_alone(
+    exact: torch.Tensor, moved: Sequence[torch.Tensor], epsilon: float
+) -> list[torch.Tensor]:
+    """Leave of moved runs only what jumps: what one of them moves, and another leaves in place.
+
+    ``epsilon`` is the unit of the elements' own precision. Whatever is smooth moves in each run.
+    """
+    stays = torch.zeros_like(exact, dtype=torch.bool)
+    for other in moved:
+        stays |= (other - exact).abs() <= _STEADY * epsilon * exact.abs()
+    return [torch.where(stays, other, exact) for other in moved]
+
+
+def is_whole(tensor: torch.Tensor) -> bool:
+    """Whether rounding changes a number only where it jumps: an index, a count, a truth value."""
+    return tensor.dtype in _WHOLE
+
+
+def is_among(
+    actual: torch.Tensor,
+    expected: torch.Tensor,
+    exact: torch.Tensor,
+    moved: Sequence[torch.Tensor] = (),
+) -> bool:
+    """Whether each whole number is that of eager, of the float64 run, or of one that moved."""
+    found = actual == expected
+    for run in (exact, *moved):
+        if run.shape == expected.shape:
+            found |= actual == run
+    return bool(found.all())

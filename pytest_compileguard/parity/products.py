@@ -1,0 +1,75 @@
+"""Lets the products of a float64 run round as those of a narrower type do.
+
+Under autocast, and in TF32, numbers of 32 bits lose digits where they are multiplied and nowhere
+else. So a run that shows what such rounding may lead to moves the factors of each product, and
+what it makes; a parameter that an optimizer writes to, or a loss in float32, stays as exact as it
+is.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch._ops import HigherOrderOperator
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map_only
+
+from pytest_compileguard.isolation.widening import Nudge, Rounding
+
+_PRODUCTS = frozenset(
+    {
+        "_convolution",
+        "_cudnn_rnn",
+        "_grouped_mm",
+        "_scaled_dot_product_cudnn_attention",
+        "_scaled_dot_product_efficient_attention",
+        "_scaled_dot_product_flash_attention",
+        "_scaled_dot_product_flash_attention_for_cpu",
+        "_scaled_dot_product_fused_attention_overrideable",
+        "addbmm",
+        "addmm",
+        "addmv",
+        "baddbmm",
+        "bmm",
+        "convolution",
+        "convolution_backward",
+        "dot",
+        "linear",
+        "matmul",
+        "mkldnn_rnn_layer",
+        "mm",
+        "mv",
+    }
+)
+"""Operators that autocast lets compute in 16 bits, and GPUs in TF32. Their other forms, which write
+to an argument, are rarely met."""
+
+
+class RoundedProducts(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Moves what products in its body are made of, and what they make, by the unit of a nudge."""
+
+    supports_higher_order_operators = True
+
+    def __init__(self, nudge: Nudge) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._rounding = Rounding(nudge)
+        self._unit = nudge.unit
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        """Call an operator, on moved numbers if it makes products."""
+        del types
+        kwargs = kwargs or {}
+        if isinstance(func, HigherOrderOperator) or func.overloadpacket.__name__ not in _PRODUCTS:
+            return func(*args, **kwargs)
+        args, kwargs = tree_map_only(torch.Tensor, self._moved, (args, kwargs))
+        result = func(*args, **kwargs)
+        # Of several, some are no products: what attention keeps for its gradients.
+        return self._moved(result) if isinstance(result, torch.Tensor) else result
+
+    def _moved(self, tensor: torch.Tensor) -> torch.Tensor:
+        plain = tensor.layout == torch.strided and not tensor.is_nested
+        wide = tensor.dtype in (torch.float64, torch.complex128)
+        return self._rounding(tensor, self._unit) if plain and wide else tensor
