@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import RunSuite
-
 pytestmark = pytest.mark.gpu
 
 SUITE = """
@@ -21,8 +19,9 @@ def test_kernels(benchmark):
 
 
 def test_kernels_are_timed_until_the_gpu_is_done(
-    run_suite: RunSuite, monkeypatch: pytest.MonkeyPatch
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    pytester.makepyfile(test_suite=SUITE)
     monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)  # the suite's own run is none
     timers = {
         "gpu": "pytest_compileguard.benchmark_timer.cuda_timer",
@@ -30,7 +29,11 @@ def test_kernels_are_timed_until_the_gpu_is_done(
     }
     median_s = {}
     for name, timer in timers.items():
-        run_suite(SUITE, f"--benchmark-timer={timer}", "--benchmark-json=bench.json")
+        # In a process of its own, since pytest-benchmark 5.2 leaves the file open.
+        run = pytester.runpytest_subprocess(
+            f"--benchmark-timer={timer}", "--benchmark-json=bench.json"
+        )
+        run.assert_outcomes(passed=1)
         (entry,) = json.loads(Path("bench.json").read_text(encoding="utf-8"))["benchmarks"]
         median_s[name] = entry["stats"]["median"]
     # It reads and writes 256 MiB each, which takes ten times as long as launching it.
