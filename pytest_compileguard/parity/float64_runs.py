@@ -70,8 +70,14 @@ class Float64Runs:
             pairs = range(_COARSE_PAIRS if unit else _MOVED_PAIRS)
             runs = [self._make(Nudge(seed, way, unit)) for seed in pairs for way in (1, -1)]
             self._moved[unit] = [run for run in runs if isinstance(run, Side)]
+        exact = self.exact(about, like)
         found = [self._numbers(side, about, like) for side in self._moved[unit]]
-        return [numbers for numbers in found if numbers is not None]
+        # Where rounding decides how many elements there are, some runs say nothing of each.
+        return [
+            numbers
+            for numbers in found
+            if numbers is not None and exact is not None and numbers.shape == exact.shape
+        ]
 
     def _numbers(self, side: Side, about: About, like: Any) -> torch.Tensor | None:
         key = id(side), about.place

@@ -176,6 +176,24 @@ def test_whole_numbers_that_rounding_decides(target: Callable[..., Any], *, wron
     assert wrong or told == ""
 
 
+def selected(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    y = x @ weight
+    return y[y > 0]
+
+
+def test_where_rounding_decides_how_many_there_are_sides_of_one_length_are_compared() -> None:
+    torch.manual_seed(0)
+    seen = check(
+        selected,
+        *((torch.randn(32, 64), torch.randn(64, 64)) for _ in range(CALLS)),
+        around=lambda _call: torch.autocast("cpu", torch.bfloat16),
+        backend=rounding(lambda first: first),
+        locates=False,
+    )
+    assert "the shadow call failed" not in seen.told
+    assert "output: shape: compiled [" in seen.told
+
+
 def on_copies(graph: torch.fx.GraphModule, _inputs: object) -> Callable[..., Any]:
     """A backend that loses what the graph writes to its inputs."""
     return lambda *args: graph(*(arg.clone() for arg in args))
