@@ -8,8 +8,11 @@ import enum
 import functools
 import io
 import random
+import re
+import sys
 import types
 import weakref
+from threading import Lock, RLock
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -41,10 +44,9 @@ _WORDS = (
 )
 # What has no twin but itself.
 ATOMIC = (*_WORDS, *NAMESPACES)
-_WRITTEN_TO = (
-    *(dict, list, set, collections.deque, bytearray, torch.Tensor),
-    *(io.StringIO, io.BytesIO, random.Random),
-)
+_UNCHANGING = (*ATOMIC, range, re.Pattern, tuple, frozenset, type(Lock()), type(RLock()))
+"""What no method leaves otherwise, or what all sides hold and let go alike."""
+_READING = frozenset({"read", "read1", "readinto", "readline", "readlines", "seek", "__next__"})
 _RANDOM: Any = vars(random)["random"].__self__
 EXACT_MAPPINGS = (dict, collections.OrderedDict, collections.defaultdict, collections.Counter)
 _BASES = (
@@ -167,13 +169,18 @@ def has_no_twin(value: Any) -> bool:
 
 
 def bound_to(method: types.BuiltinFunctionType) -> Any:
-    """What a method of an object of Python's own, or of a tensor, writes to.
+    """What a method of an object that is not made of Python code writes to, or uses up.
 
-    ``None``: it is a function, or its object is none that a call may have for itself: a stream, a
-    lock, the generator behind ``random.random``.
+    ``None``: it is a function, or its object is none that a call may have for itself: a lock, a
+    stream that it writes to, the generators behind ``random.random`` and ``numpy.random.rand``.
     """
     owner = method.__self__
-    return owner if isinstance(owner, _WRITTEN_TO) and owner is not _RANDOM else None
+    if isinstance(owner, _UNCHANGING) or owner is _RANDOM or owner is torch.default_generator:
+        return None
+    if isinstance(owner, io.IOBase) and not isinstance(owner, io.StringIO | io.BytesIO):
+        return owner if method.__name__ in _READING else None
+    numpy_random = sys.modules.get("numpy.random.mtrand")
+    return None if owner is getattr(numpy_random, "_rand", None) else owner
 
 
 def _reflect_bound(mirror: Mirror, real: types.BuiltinFunctionType, path: str) -> Any:

@@ -17,10 +17,9 @@ from pytest_compileguard.isolation.contents import (
     own_attributes,
 )
 from pytest_compileguard.isolation.inner_state import InnerState
+from pytest_compileguard.isolation.storages import same_bits
 
 _MISSING: Any = object()
-_BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-"""Integers of as many bytes as a number has."""
 
 
 def fill(value: Any, held: Any) -> None:
@@ -75,14 +74,9 @@ def _fill_tensor(value: torch.Tensor, held: torch.Tensor) -> None:
 def _same_tensor(value: torch.Tensor, held: torch.Tensor) -> bool:
     """Whether the bits agree: a zero may have changed its sign, which only a quotient shows."""
     now = value.detach().resolve_conj()
-    if now.shape != held.shape or now.dtype != held.dtype or now.device != held.device:
-        return False
-    if held.dtype.is_complex:
-        now, held = torch.view_as_real(now), torch.view_as_real(held)
-    if held.dtype.is_floating_point:
-        bits = _BITS[held.dtype.itemsize]
-        now, held = now.view(bits), held.view(bits)
-    return torch.equal(now, held)
+    if held.is_quantized or held.layout != torch.strided:
+        return now.shape == held.shape and now.dtype == held.dtype and torch.equal(now, held)
+    return same_bits(now, held)
 
 
 def _same(value: Any, held: Any) -> bool:

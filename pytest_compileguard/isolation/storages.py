@@ -17,6 +17,8 @@ from pytest_compileguard.isolation.widening import Widening, is_inexact, wide_dt
 
 # Inductor compiles for the alignment of its inputs; copies keep the place within a line.
 _ALIGNMENT_BYTES = 256
+_BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+"""Integers of as many bytes as a number has."""
 _PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 
 
@@ -193,6 +195,20 @@ def is_plain(tensor: torch.Tensor) -> bool:
         and not tensor.is_neg()
         and not tensor.is_nested
     )
+
+
+def same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two plain tensors hold the same, NaN and the sign of a zero included.
+
+    By their bytes: types of few bits, such as ``float4_e2m1fn_x2``, have no operator that compares.
+    """
+    if (one.shape, one.dtype, one.device) != (other.shape, other.dtype, other.device):
+        return False
+    one, other = one.detach(), other.detach()
+    if one.is_complex():
+        one, other = torch.view_as_real(one), torch.view_as_real(other)
+    bits = _BITS[one.dtype.itemsize]
+    return torch.equal(one.view(bits), other.view(bits))
 
 
 def storage_key(tensor: torch.Tensor) -> int | None:

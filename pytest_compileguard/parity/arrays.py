@@ -27,6 +27,11 @@ def items_of(value: Any) -> Any:
     return value.view(numpy.ndarray)
 
 
+def in_native_order(array: Any) -> Any:
+    """A copy in the order of bytes that this machine, and so torch, has."""
+    return array.astype(array.dtype.newbyteorder("="))
+
+
 def parts_of_array(value: Any) -> dict[str, Any]:
     """Items and attributes of an array, each by how its path ends."""
     numpy: Any = sys.modules["numpy"]

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from pytest_compileguard.isolation.storages import is_plain
-from pytest_compileguard.parity.arrays import is_of_numpy, items_of
+from pytest_compileguard.isolation.storages import is_plain, same_bits
+from pytest_compileguard.parity.arrays import in_native_order, is_of_numpy, items_of
 from pytest_compileguard.parity.kinds import defines_equality
 from pytest_compileguard.parity.tolerance import Tolerance
 
@@ -124,14 +124,24 @@ def _values(
     actual, expected = _computable(actual), _computable(expected)
     if _are_one(actual, expected):
         return None
+    pair = actual.detach(), expected.detach()
     try:
-        for a, e in pieces(actual.detach(), expected.detach()):
+        return _difference(*pair, rtol, atol)
+    except NotImplementedError:
+        return Difference("value", f"other bits, of {expected.dtype}, which has no arithmetic")
+
+
+def _difference(
+    actual: torch.Tensor, expected: torch.Tensor, rtol: float, atol: float
+) -> Difference | None:
+    try:
+        for a, e in pieces(actual, expected):
             torch.testing.assert_close(
                 a, e, rtol=rtol, atol=atol, equal_nan=True, check_stride=False
             )
     except AssertionError as error:
-        pair = actual.detach(), expected.detach()
-        return Difference("value", _word(*pair, rtol, atol, str(error)), _may_be_rounding(*pair))
+        message = _word(actual, expected, rtol, atol, str(error))
+        return Difference("value", message, _may_be_rounding(actual, expected))
     return None
 
 
@@ -188,7 +198,7 @@ def _are_one(actual: torch.Tensor, expected: torch.Tensor) -> bool:
     if not is_plain(actual) or not is_plain(expected):
         return False
     shared = actual.data_ptr() == expected.data_ptr() and actual.stride() == expected.stride()
-    return shared or torch.equal(actual.detach(), expected.detach())
+    return shared or same_bits(actual, expected)
 
 
 def _word(
@@ -258,7 +268,7 @@ def _arrays(actual: Any, expected: Any, tolerance: Tolerance) -> Difference | No
         same = actual.tobytes() == expected.tobytes()
         return None if same else Difference("value", f"compiled {actual}, eager {expected}")
     try:
-        tensors = [torch.as_tensor(value.copy()) for value in (actual, expected)]
+        tensors = [torch.as_tensor(in_native_order(value)) for value in (actual, expected)]
     except TypeError:
         raise IncomparableError(f"arrays of {actual.dtype} can't be compared") from None
     return _values(tensors[0], tensors[1], tolerance)

@@ -15,7 +15,7 @@ from pytest_compileguard.parity.comparison import STRIDE, Difference, Incomparab
 from pytest_compileguard.parity.excused import Compared, excused_fault
 from pytest_compileguard.parity.float64_runs import About, Float64Runs, MakeRun
 from pytest_compileguard.parity.jumps import is_among, is_whole, jumps_alone
-from pytest_compileguard.parity.numbers import stored
+from pytest_compileguard.parity.numbers import has_arithmetic, stored
 from pytest_compileguard.parity.reference import (
     TF32_EPSILON,
     acquits,
@@ -158,7 +158,7 @@ class LeafJudge:
     def _acquitted(self, about: About, actual: Any, expected: Any) -> bool:
         """Whether rounding explains a difference, or the reference does."""
         leaves = _dense(actual, expected)
-        if leaves is None or self._tolerance.explicit:
+        if leaves is None or self._tolerance.explicit or not has_arithmetic(expected.dtype):
             return False
         tf32 = self._tf32 and expected.is_cuda
         rounded = within_precision(*leaves, tf32=tf32)

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from pytest_compileguard.parity.arrays import is_of_numpy, items_of
+from pytest_compileguard.parity.arrays import in_native_order, is_of_numpy, items_of
 
 _COMPRESSED_ROWS = (torch.sparse_csr, torch.sparse_bsr)
 _COMPRESSED_COLUMNS = (torch.sparse_csc, torch.sparse_bsc)
@@ -36,9 +36,14 @@ def same_places(value: Any, other: Any) -> bool:
     return all(map(torch.equal, _places(value.detach()), _places(other.detach())))
 
 
+def has_arithmetic(dtype: torch.dtype) -> bool:
+    """Whether numbers of a dtype become float64 ones; those of four bits, two in a byte, don't."""
+    return "float4" not in str(dtype)
+
+
 def _of_array(array: Any) -> torch.Tensor | None:
     try:
-        return torch.as_tensor(items_of(array).copy())
+        return torch.as_tensor(in_native_order(items_of(array)))
     except TypeError:  # torch has no such dtype
         return None
 

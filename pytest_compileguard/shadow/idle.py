@@ -12,7 +12,7 @@ import dataclasses
 import torch
 
 from pytest_compileguard.isolation.scene import Scene
-from pytest_compileguard.isolation.storages import is_plain
+from pytest_compileguard.isolation.storages import is_plain, same_bits
 from pytest_compileguard.parity.leaves import lack_values
 from pytest_compileguard.parity.side import Place, Side
 from pytest_compileguard.parity.tolerance import Tolerance
@@ -58,9 +58,7 @@ def _differ(before: object, now: object) -> bool:
         return False
     if not is_plain(before) or not is_plain(now):
         return False
-    if (before.shape, before.dtype, before.device) != (now.shape, now.dtype, now.device):
-        return True
-    return not torch.equal(before.detach(), now.detach())
+    return not same_bits(before, now)
 
 
 def _idle(call: ComparedCall, expected: Side) -> Side:

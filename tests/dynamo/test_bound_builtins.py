@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import array
 import functools
+import queue
+import sys
+import threading
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -100,3 +106,42 @@ def test_wrong_write_through_a_method_of_a_list_is_found(kind: str) -> None:
     assert seen.verdict.outcome == "failed"
     assert "compiled 2, eager 1" in seen.told
     assert log == [1]
+
+
+def owners() -> dict[str, tuple[Callable[..., Any], Callable[[], object]]]:
+    """Methods of objects that are not made of Python code, and what they leave there."""
+    filled, generator, items = np.zeros(3), torch.Generator(), array.array("i")
+    return {
+        "numpy array": (filled.fill, filled.tolist),
+        "generator": (generator.manual_seed, generator.initial_seed),
+        "array": (items.append, items.tolist),
+    }
+
+
+@pytest.mark.parametrize("kind", ("numpy array", "generator", "array"))
+@pytest.mark.parametrize("wrong", (False, True))
+def test_other_objects_whose_methods_write(kind: str, *, wrong: bool) -> None:
+    method, left = owners()[kind]
+    seen = check(calls, (torch.ones(3), method, wrong), locates=False)
+    assert seen.verdict.outcome == ("failed" if wrong else "passed"), seen.told
+    once, read = owners()[kind]
+    once(1)
+    assert left() == read()
+
+
+def test_what_cannot_be_copied_is_told_and_what_is_used_up_refused(tmp_path: Path) -> None:
+    seen = check(calls, (torch.ones(3), queue.SimpleQueue[int]().put, False))
+    assert "is shared, not copied" in str(seen.verdict.observation.parity)
+    (tmp_path / "lines").write_text("a\n" * 9, encoding="utf-8")
+    with (tmp_path / "lines").open(encoding="utf-8") as lines:
+        told = check(lambda x, read: (x * 2, read()), (torch.ones(3), lines.readline)).told
+        assert "is used up by reading and can't be copied" in told
+        assert lines.readline() == "a\n"
+
+
+@pytest.mark.parametrize("method", (sys.stdout.write, threading.Lock().locked, np.random.rand))
+def test_methods_that_leave_nothing_to_compare_are_left_alone(method: Callable[..., Any]) -> None:
+    given = ("",) if method == sys.stdout.write else ()
+    seen = check(lambda x, call: (call(*given), x * 2)[1], (torch.ones(3), method))
+    assert seen.verdict.outcome == "passed", seen.told
+    assert "shared" not in str(seen.verdict.observation.parity)
