@@ -17,7 +17,7 @@ class Nudge(NamedTuple):
     way: int = 1
     """1, or -1 for the opposite of where the seed moves each of them."""
     unit: float = 0.0
-    """Of the type that products are made in, where it is narrower than that of their factors."""
+    """Of the type that products are made in; then their factors move, and nothing else does."""
 
 
 class Rounding:
@@ -30,6 +30,8 @@ class Rounding:
     def __call__(self, wide: torch.Tensor, unit: float) -> torch.Tensor:
         """Move numbers by ``unit`` times their size."""
         device = wide.device
+        if device.type == "meta":
+            return wide
         if device not in self._chances:
             self._chances[device] = torch.Generator(device).manual_seed(self._seed)
         bits = torch.randint(0, 2, wide.shape, generator=self._chances[device], device=device)
@@ -75,7 +77,7 @@ def wide_numbers(nudge: Nudge | None = None) -> Iterator[None]:
     a nudge, what is made of integers moves, as ``Widening`` moves other values.
     """
     before = torch.get_default_dtype()
-    rounding = None if nudge is None else Rounding(nudge)
+    rounding = None if nudge is None or nudge.unit else Rounding(nudge)
     torch.set_default_dtype(torch.float64)
     try:
         with _WideTypes(torch.finfo(before).eps, rounding):

@@ -8,7 +8,7 @@ were rounded, and that of eager is known.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 
@@ -17,6 +17,9 @@ OWN_UNITS = 2.0
 UNITS_AT_LARGE = 0.5
 """The same for the root mean square of many: rounding once makes 0.3 of a unit at most, and what
 is done to all elements alike, such as a factor of 1.02, can't pass for it."""
+_DEVIATIONS = 1.5
+"""Times that what rounding makes of all together may exceed what runs make whose factors move by a
+whole unit, three times what rounding to the nearest moves them by."""
 _OCTAVES = 3
 """Powers of two that one magnitude spans: elements in it differ by less than a digit."""
 _NEIGHBOURS = 2
@@ -68,3 +71,31 @@ def rms(values: torch.Tensor) -> float:
         return greatest
     # Scaled, so that squares of huge values stay finite.
     return greatest * float((values / greatest).square().mean().sqrt())
+
+
+def are_as_large(
+    actual: torch.Tensor,
+    expected: torch.Tensor,
+    exact: torch.Tensor,
+    moved: Sequence[torch.Tensor],
+    bias: float,
+) -> bool:
+    """Whether all elements together are no larger or smaller than rounding makes them.
+
+    What jumps hides a factor in each element, but not in their projection on what is exact: there
+    the jumps of many cancel, and runs that rounding moved tell how far. ``bias`` is what may be
+    done to all alike.
+    """
+    if not moved:
+        return True
+    usable = expected.isfinite()
+    bias = max(bias, OWN_UNITS * bias / UNITS_AT_LARGE / math.sqrt(exact.numel()))
+    off = math.sqrt(sum(_off(run, exact) ** 2 for run in moved) / len(moved))
+    own = _off(expected[usable], exact[usable])
+    return _off(actual, exact) <= bias + own + _DEVIATIONS * off
+
+
+def _off(values: torch.Tensor, exact: torch.Tensor) -> float:
+    """By how much the projection of numbers on exact ones differs from 1."""
+    square = exact.abs().square().sum() if exact.numel() else 0.0
+    return abs(float((values * exact.conj()).sum().abs() / square) - 1) if square else 0.0

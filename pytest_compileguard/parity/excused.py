@@ -56,20 +56,19 @@ def excused_fault(
         return None
     if torch.equal(actual, expected):
         return None
-    about = leaf, actual, expected, tolerance, runs, epsilon
+    about = leaf, actual, expected, tolerance, runs
     narrow = epsilon > torch.finfo(expected.dtype).eps
     # A few numbers may be what is left of larger ones, in a type that none of the runs rounds to.
     told = None if narrow and are_few(expected, tolerance) else _quiet_fault(*about)
-    return told or _changed_fault(*about) or _slice_fault(*about)
+    return told or _changed_fault(*about) or _slice_fault(*about, epsilon)
 
 
-def _quiet_fault(  # all that is known of a leaf
+def _quiet_fault(
     leaf: Compared,
     actual: torch.Tensor,
     expected: torch.Tensor,
     tolerance: Tolerance,
     runs: Float64Runs,
-    epsilon: float,
 ) -> str | None:
     """Look at what only the absolute tolerance excuses."""
     if not are_hidden(actual, expected, tolerance):
@@ -78,7 +77,7 @@ def _quiet_fault(  # all that is known of a leaf
     # Without a reference nothing tells a fault from noise: sums in which all digits cancel.
     if exact is None or not are_wrong(actual, expected, exact, (), tolerance):
         return None
-    moved = runs.moved(leaf.about, leaf.expected, epsilon)
+    moved = runs.moved(leaf.about, leaf.expected)
     if not rounding_was_tried(expected, exact, moved):
         return None
     if not are_wrong(actual, expected, exact, moved, tolerance):
@@ -86,13 +85,12 @@ def _quiet_fault(  # all that is known of a leaf
     return WRONG_BY_FLOAT64 + _told(quiet_part(actual, expected, tolerance), expected)
 
 
-def _changed_fault(  # all that is known of a leaf
+def _changed_fault(
     leaf: Compared,
     actual: torch.Tensor,
     expected: torch.Tensor,
     tolerance: Tolerance,
     runs: Float64Runs,
-    epsilon: float,
 ) -> str | None:
     """Look at changes that are small beside the values that they are made of."""
     if leaf.before is None:
@@ -103,7 +101,7 @@ def _changed_fault(  # all that is known of a leaf
     exact = runs.exact(leaf.about, leaf.expected)
     if exact is None or not change_is_wrong(change, exact, (), tolerance):
         return None
-    moved = runs.moved(leaf.about, leaf.expected, epsilon)
+    moved = runs.moved(leaf.about, leaf.expected)
     if not rounding_was_tried(expected, exact, moved):
         return None
     if not change_is_wrong(change, exact, moved, tolerance):
@@ -128,7 +126,7 @@ def _slice_fault(  # all that is known of a leaf
     exact = runs.exact(leaf.about, leaf.expected)
     if exact is None or wrong_slice(actual, expected, exact, (), tolerance, noise) is None:
         return None
-    moved = runs.moved(leaf.about, leaf.expected, epsilon)
+    moved = runs.moved(leaf.about, leaf.expected)
     found = wrong_slice(actual, expected, exact, moved, tolerance, noise)
     if found is None:
         return None

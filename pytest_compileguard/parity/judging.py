@@ -16,15 +16,13 @@ from pytest_compileguard.parity.excused import Compared, excused_fault
 from pytest_compileguard.parity.float64_runs import About, Float64Runs, MakeRun
 from pytest_compileguard.parity.jumps import is_among, is_whole, jumps_alone
 from pytest_compileguard.parity.numbers import has_arithmetic, stored
-from pytest_compileguard.parity.reference import (
+from pytest_compileguard.parity.precision import (
     TF32_EPSILON,
-    acquits,
-    is_coarse,
-    is_no_rounding,
     is_off_at_large,
     is_uneven,
     within_precision,
 )
+from pytest_compileguard.parity.reference import acquits, is_coarse, is_no_rounding
 from pytest_compileguard.parity.side import Place
 from pytest_compileguard.parity.state import Twins
 from pytest_compileguard.parity.tolerance import Tolerance
@@ -145,7 +143,7 @@ class LeafJudge:
         if about.kind == "mutation" and isinstance(expected, torch.Tensor):
             before = self._held_before(about)
         leaf = Compared(about, actual, expected, before)
-        fault = excused_fault(leaf, self._tolerance, self._runs, self._unit(expected))
+        fault = excused_fault(leaf, self._tolerance, self._runs, self._coarsest(expected))
         if fault is not None:
             self.report(about.path, about.kind, fault, part=about.part, by_float64=True)
 
@@ -171,28 +169,35 @@ class LeafJudge:
         if exact is None:
             return False
         judge = partial(acquits, *leaves, exact, tf32=tf32, coarse=self._epsilon > 0)
+        tries = self._runs_for(about, expected, leaves[1], exact)
         if is_whole(leaves[1]):
-            judge = partial(is_among, *leaves, exact)
-        acquitted = any(judge(moved) for moved in self._moved(about, expected, leaves[1], exact))
+            judge, tries = partial(is_among, *leaves, exact), self._runs_for_whole(about, expected)
+        acquitted = any(map(judge, tries))
         self.result.disputed += acquitted
         return acquitted
 
-    def _moved(
+    def _runs_for(
         self, about: About, expected: torch.Tensor, numbers: torch.Tensor, exact: torch.Tensor
     ) -> Iterator[list[torch.Tensor]]:
-        """What moved inputs make of a leaf, as far as rounding explains that; first no runs."""
+        """Sets of runs to judge a leaf by in turn: each costs more, and excuses more."""
         yield []
-        unit = self._unit(expected)
-        if unit and is_coarse(numbers, exact):
-            yield self._runs.moved(about, expected, unit)
-            return
         moved = self._runs.moved(about, expected)
         yield moved
-        if unit:
-            coarse = self._runs.moved(about, expected, unit)
-            yield [*moved, *jumps_alone(exact, coarse, torch.finfo(expected.dtype).eps)]
+        unit = self._coarsest(expected)
+        if not unit:
+            return
+        coarse = self._runs.moved(about, expected, unit)
+        if not is_coarse(numbers, exact):
+            coarse = jumps_alone(exact, coarse, torch.finfo(expected.dtype).eps)
+        yield [*moved, *coarse]
 
-    def _unit(self, expected: Any) -> float:
+    def _runs_for_whole(self, about: About, expected: torch.Tensor) -> Iterator[list[torch.Tensor]]:
+        """The same for whole numbers: what these come from may lie on a jump, so it stays."""
+        yield []
+        if unit := self._coarsest(expected):
+            yield self._runs.moved(about, expected, unit)
+
+    def _coarsest(self, expected: Any) -> float:
         """The unit of the coarsest type that the call is known to compute in, 0 if of none."""
         on_gpu = isinstance(expected, torch.Tensor) and expected.is_cuda
         return max(self._epsilon, TF32_EPSILON if self._tf32 and on_gpu else 0.0)

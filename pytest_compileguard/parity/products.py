@@ -2,8 +2,7 @@
 
 Under autocast, and in TF32, numbers of 32 bits lose digits where they are multiplied and nowhere
 else. So a run that shows what such rounding may lead to moves the factors of each product, and
-what it makes; a parameter that an optimizer writes to, or a loss in float32, stays as exact as it
-is.
+what it makes, and nothing else: a parameter that an optimizer writes to stays as exact as it is.
 """
 
 from __future__ import annotations
@@ -18,7 +17,8 @@ from torch.utils._pytree import tree_map_only
 from pytest_compileguard.isolation.widening import Nudge, Rounding
 
 _PRODUCTS = frozenset(
-    {
+    f"aten.{name}.default"
+    for name in (
         "_convolution",
         "_cudnn_rnn",
         "_grouped_mm",
@@ -40,10 +40,10 @@ _PRODUCTS = frozenset(
         "mkldnn_rnn_layer",
         "mm",
         "mv",
-    }
+    )
 )
-"""Operators that autocast lets compute in 16 bits, and GPUs in TF32. Their other forms, which write
-to an argument, are rarely met."""
+"""Operators that autocast lets compute in 16 bits, and GPUs in TF32. Their other forms write to an
+argument, which must not be a copy that moved."""
 
 
 class RoundedProducts(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -62,7 +62,7 @@ class RoundedProducts(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Call an operator, on moved numbers if it makes products."""
         del types
         kwargs = kwargs or {}
-        if isinstance(func, HigherOrderOperator) or func.overloadpacket.__name__ not in _PRODUCTS:
+        if isinstance(func, HigherOrderOperator) or str(func) not in _PRODUCTS:
             return func(*args, **kwargs)
         args, kwargs = tree_map_only(torch.Tensor, self._moved, (args, kwargs))
         result = func(*args, **kwargs)

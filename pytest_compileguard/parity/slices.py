@@ -16,6 +16,7 @@ import torch
 
 from pytest_compileguard.isolation.storages import is_plain
 from pytest_compileguard.parity.comparison import gap, placed_pieces
+from pytest_compileguard.parity.precision import usual_size
 from pytest_compileguard.parity.quiet import (
     FEWEST,
     MOST,
@@ -25,7 +26,6 @@ from pytest_compileguard.parity.quiet import (
     holds_atol,
     quiet,
 )
-from pytest_compileguard.parity.reference import usual_size
 from pytest_compileguard.parity.tolerance import Tolerance
 
 _NOISE_STEPS = 8.0

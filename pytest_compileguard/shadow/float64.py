@@ -30,10 +30,10 @@ def run_in_float64(
 ) -> Side | str:
     """Make a call in float64 with the arguments that a snapshot kept; or say why that fails.
 
-    With a nudge, all values move by as much as rounding may have moved them.
+    With a nudge, values move by as much as rounding may have moved them.
     ``within`` is what sees to the random numbers that it draws, and to the types that it asks for.
     """
-    rounding = None if nudge is None else Rounding(nudge)
+    rounding = None if nudge is None or nudge.unit else Rounding(nudge)
     mirror = Mirror(
         share_parameters=True,
         compiled_form=dynamo.compiled_form,

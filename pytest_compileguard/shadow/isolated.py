@@ -8,7 +8,7 @@ import torch
 
 from pytest_compileguard.parity.comparison import IncomparableError, compare
 from pytest_compileguard.parity.leaves import leaves_of
-from pytest_compileguard.parity.reference import within_precision
+from pytest_compileguard.parity.precision import within_precision
 from pytest_compileguard.parity.side import Side
 from pytest_compileguard.parity.tolerance import Tolerance
 from pytest_compileguard.shadow.call import ShadowCall

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from pytest_compileguard.parity.comparison import compare
-from pytest_compileguard.parity.reference import acquits, within_precision
+from pytest_compileguard.parity.precision import within_precision
+from pytest_compileguard.parity.reference import acquits
 from pytest_compileguard.parity.tolerance import Tolerance
 from tests.conftest import RunSuite
 

@@ -11,7 +11,8 @@ from torch.nn import functional as F  # noqa: N812  # as everybody calls it
 
 from pytest_compileguard.finding import Finding
 from pytest_compileguard.parity.by_design import has_padded_rows
-from pytest_compileguard.parity.reference import acquits, within_precision
+from pytest_compileguard.parity.precision import within_precision
+from pytest_compileguard.parity.reference import acquits
 from tests.dynamo.checked import Checked, check
 
 pytestmark = pytest.mark.usefixtures("compiler_loaded")
