@@ -258,6 +258,7 @@ class Mirror:
             base = below
         if known is None and base is not None:
             twin = tensors.as_view(real, base, self.reflect(base, path))
+            tensors.copy_gradient(real, twin, self.widening)
             self.remember(real, twin, path, keep=self.keeps)
             return twin
         keep = self.keeps or known is not None
@@ -272,8 +273,8 @@ class Mirror:
                     twin = leaf = self._updated(real, twin)  # the copy may be of an earlier call
             else:
                 twin, leaf = tensors.copy_differentiable(real, storages)
-        if self.copies_gradients and self.widening is None:
-            tensors.copy_gradient(real, leaf)
+        # Whatever may look at it or drop it: code of others by any name. Few tensors have one.
+        tensors.copy_gradient(real, twin, self.widening)
         if not keep and leaf.requires_grad:
             self._leaves.append((path, leaf))
         self.remember(real, twin, path, keep=keep)

@@ -29,10 +29,8 @@ def reflect_parameter(mirror: Mirror, real: Any, path: str) -> torch.nn.Paramete
     if twin.requires_grad != real.requires_grad:
         twin.requires_grad_(real.requires_grad)
     # Most only read a gradient, if they look at it at all.
-    if mirror.widening is not None and real.grad is not None:
-        twin.grad = mirror.widening(real.grad.detach().clone())
-    elif mirror.copies_gradients or not mirror.shares_parameters:
-        tensors.copy_gradient(real, twin)
+    if mirror.widening is not None or mirror.copies_gradients or not mirror.shares_parameters:
+        tensors.copy_gradient(real, twin, mirror.widening)
     else:
         twin.grad = real.grad
     mirror.remember(real, twin, path, keep=True)

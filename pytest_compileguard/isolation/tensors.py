@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from pytest_compileguard.isolation.storages import StorageCopies, is_plain
+from pytest_compileguard.isolation.widening import Widening
 
 
 def copy_tensor(tensor: torch.Tensor, storages: StorageCopies) -> torch.Tensor:
@@ -71,10 +72,17 @@ def copy_attributes(tensor: torch.Tensor, twin: torch.Tensor) -> None:
             setattr(twin, name, copy.copy(value))
 
 
-def copy_gradient(real: torch.Tensor, twin: torch.Tensor) -> None:
-    """Give the twin of a leaf a gradient of its own, which a backward in the call adds to."""
-    if is_leaf(real) and is_leaf(twin) and real.requires_grad:
-        twin.grad = None if real.grad is None else real.grad.detach().clone()
+def copy_gradient(real: torch.Tensor, twin: torch.Tensor, widening: Widening | None) -> None:
+    """Give a twin a gradient of its own, which a backward in the call adds to."""
+    if is_leaf(real) and is_leaf(twin):
+        if real.grad is None and twin.grad is None:
+            return
+    elif not real.retains_grad:
+        return
+    else:
+        twin.retain_grad()
+    gradient = None if real.grad is None else real.grad.detach().clone()
+    twin.grad = gradient if gradient is None or widening is None else widening(gradient)
 
 
 def as_view(tensor: torch.Tensor, base: torch.Tensor, twin: torch.Tensor) -> torch.Tensor:

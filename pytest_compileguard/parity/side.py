@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 
 import torch
 
+from pytest_compileguard.isolation.fingerprint import version_of
 from pytest_compileguard.isolation.mirror import Mirror
 from pytest_compileguard.isolation.tensors import is_leaf
 from pytest_compileguard.parity.gradients import (
@@ -46,6 +47,8 @@ class Side:
     gradient_error: Exception | None
     accumulated: list[tuple[str, torch.Tensor | None]]
     """What stood in ``.grad`` when the call was through, by path."""
+    touched: frozenset[str]
+    """Paths of those that are not as the call found them."""
     outside: list[NamedTensor]
     """Tensors in the places that no copy has."""
     objects: list[tuple[str, Any]]
@@ -96,6 +99,8 @@ def run_side(
     value, error = None, None
     around = _tensors_outside(outside())
     held = _with_history([*_tensors_in(mirror.state()), *around])
+    given = [*tensors_of(argument_leaves(args, kwargs, names)), *leaves]
+    before = _gradients_in(_holders([*given, *_tensors_in(mirror.state())]))
     try:
         value = target(*args, **kwargs)
     except Exception as raised:  # noqa: BLE001  # compared with what the other side raises
@@ -105,7 +110,9 @@ def run_side(
     state = mirror.state()
     kept = [*_tensors_in(state), *new_tensors(state)]
     met = [*tensors_of(outputs), *tensors_of(arguments), *leaves, *kept]
-    accumulated = [(p, t.grad) for p, t in _unique(met) if is_leaf(t) or t.retains_grad]
+    holders = _holders(met)
+    accumulated = [(path, tensor.grad) for path, tensor in holders.items()]
+    touched = frozenset(_touched(holders, before))
     weights, gradient_error = Cotangents({}), None
     found: Gradients = []
     if not error:
@@ -129,6 +136,7 @@ def run_side(
         error=error,
         gradient_error=gradient_error,
         accumulated=accumulated,
+        touched=touched,
         outside=_tensors_outside(outside()),
         objects=[
             found
@@ -198,6 +206,35 @@ def _silent_hooks(tensors: list[NamedTensor]) -> Iterator[None]:
     finally:
         for held, before in zip(hooks, kept, strict=True):
             held.update(before)
+
+
+def _holders(tensors: list[NamedTensor]) -> dict[str, torch.Tensor]:
+    """Tensors that may have a gradient; the leaf that a copied argument comes from is another one.
+
+    Either may have a gradient, since any tensor may be told to keep its own.
+    """
+    found: dict[str, torch.Tensor] = {}
+    for path, tensor in _unique(tensors):
+        if is_leaf(tensor) or tensor.retains_grad:
+            found[f"what {path} comes from" if path in found else path] = tensor
+    return found
+
+
+def _gradients_in(tensors: dict[str, torch.Tensor]) -> dict[int, tuple[torch.Tensor | None, int]]:
+    """Gradients, and how often each was written to, by the identity of their tensors."""
+    found = [(id(tensor), tensor.grad) for tensor in tensors.values()]
+    return {key: (grad, 0 if grad is None else version_of(grad)) for key, grad in found}
+
+
+def _touched(
+    tensors: dict[str, torch.Tensor], before: dict[int, tuple[torch.Tensor | None, int]]
+) -> Iterator[str]:
+    """Paths of those whose gradient is another one, or was written to."""
+    now = _gradients_in(tensors)
+    for path, tensor in tensors.items():
+        (gradient, version), (earlier, known) = now[id(tensor)], before.get(id(tensor), (None, 0))
+        if gradient is not earlier or version != known:
+            yield path
 
 
 def _unique(named: Iterable[NamedTensor]) -> list[NamedTensor]:

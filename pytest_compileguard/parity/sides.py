@@ -172,7 +172,7 @@ class SideComparison:
         left = dict(compiled.accumulated)
         for path, expected in eager.accumulated:
             if expected is not None or left.get(path) is not None:
-                self.result.gradients += 1
+                self.result.gradients += path in eager.touched
                 about = About(f"{path}{GRAD}", "accumulated", "mutation")
                 self._judge.compare(about, left.get(path), expected)
 

@@ -86,6 +86,7 @@ def _side(tensors: list[torch.Tensor]) -> Side:
         error=None,
         gradient_error=None,
         accumulated=[],
+        touched=frozenset(),
         outside=[],
         objects=[],
     )
