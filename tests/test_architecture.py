@@ -63,6 +63,7 @@ ROOMS: dict[str, Room] = {
     "shadow/compiling": Room(torch="yes"),
     "shadow/inlined": Room(torch="yes"),
     "shadow/mirrors": Room(torch="yes"),
+    "shadow/gradient_names": Room(torch="via"),
     "shadow/inputs": Room(torch="yes"),
     "shadow/prepared": Room(torch="yes"),
     "shadow/float64": Room(torch="yes"),

@@ -160,6 +160,20 @@ def assigned_values(function: types.FunctionType) -> dict[str, Any]:
     return found
 
 
+@lru_cache(maxsize=1024)
+def strings_in(code: types.CodeType) -> frozenset[str]:
+    """Strings among the constants of a code object, also in tuples and sets of them."""
+    found: set[str] = set()
+    nested = list(code.co_consts)
+    while nested:
+        part = nested.pop()
+        if isinstance(part, str):
+            found.add(part)
+        elif isinstance(part, tuple | frozenset):
+            nested += part
+    return frozenset(found)
+
+
 _BY_STRING = frozenset({"setattr", "delattr", "vars", "__dict__"})
 """By what code assigns attributes that it names in strings."""
 

@@ -35,6 +35,7 @@ from pytest_compileguard.shadow.compiling import (
     compiled_parts,
     compiles_itself,
 )
+from pytest_compileguard.shadow.gradient_names import names_gradients
 from pytest_compileguard.shadow.idle import leaves_nothing
 from pytest_compileguard.shadow.inlined import inlined_notes
 from pytest_compileguard.shadow.inputs import inputs_text
@@ -49,10 +50,8 @@ from pytest_compileguard.shadow.prepared import (
     held_parameters,
     whole_step,
 )
-from pytest_compileguard.target import argument_names, own_code
+from pytest_compileguard.target import argument_names
 from pytest_compileguard.trace.compile_error import explain_error
-
-_GRADIENTS = frozenset({"backward", "grad", "zero_grad"})
 
 
 class Shadow:
@@ -72,7 +71,7 @@ class Shadow:
         self._compiled: Callable[..., Any] | None = None
         self._compile_ids: set[str] = set()
         self._captured = CapturedGraphs()
-        self._differentiates = any(_GRADIENTS & {*code.co_names} for code in own_code(target))
+        self._differentiates = names_gradients(target)
         """Whether a call adds to gradients, by a backward pass, or drops them."""
         self.last: Timeable | None = None
         self.failed: ComparedCall | None = None

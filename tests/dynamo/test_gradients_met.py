@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 from torch.compiler import is_compiling
 from torch.nn import utils
 
@@ -142,3 +143,38 @@ def test_a_gradient_that_only_stands_there_is_none_that_was_compared() -> None:
     parity = seen.verdict.observation.parity
     assert isinstance(parity, ParityObservation)
     assert parity.gradients_compared == 0
+
+
+class Nets(nn.Module):
+    """Changes gradients of its own parameters, by whatever name."""
+
+    def __init__(self, change: Callable[[Any], object], *, departs: bool) -> None:
+        super().__init__()
+        self.linear = nn.Linear(3, 3)
+        self.linear(torch.ones(3)).sum().backward()
+        self.changes = changing(change, departs=departs)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.changes(self.linear.weight, x)
+
+
+def by_a_constant_tuple(p: torch.Tensor) -> None:
+    for name in ("grad", "grad"):
+        getattr(p, name).mul_(2)
+
+
+OF_PARAMETERS: tuple[Change, ...] = (
+    *CHANGES,
+    by_a_constant_tuple,
+    lambda p: gradient_helpers.deeper((p * 2).sum()),
+    lambda p: gradient_helpers.differentiate((p * 3).sum()),
+)
+
+
+@pytest.mark.parametrize("change", OF_PARAMETERS)
+def test_so_is_what_changes_gradients_of_parameters(change: Change) -> None:
+    net = Nets(change, departs=False)
+    seen = check(net, (torch.ones(3),))
+    assert seen.verdict.outcome == "passed", seen.told
+    told = check(Nets(change, departs=True), (torch.ones(3),), locates=False).told
+    assert "linear.weight.grad" in told, told

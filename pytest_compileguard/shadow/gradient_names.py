@@ -1,0 +1,57 @@
+"""Tells whether a call may change gradients of parameters.
+
+Those are shared with the test, lest they be held thrice, and copied only for code that may add to
+them, clip or drop them.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterator
+from typing import Any
+
+from pytest_compileguard.isolation.functions import strings_in
+from pytest_compileguard.isolation.ownership import is_users
+from pytest_compileguard.target import every_function, named_values
+
+_NAMES = frozenset(
+    {"backward", "grad", "zero_grad"}
+    | {"clip_grad_norm_", "clip_grad_norm", "clip_grads_with_norm_", "clip_grad_value_"}
+)
+
+
+def names_gradients(target: Any) -> bool:
+    """Whether a target's code, as far as it can be followed, names gradients."""
+    return any(map(_names_them, _codes(target)))
+
+
+def _names_them(code: types.CodeType) -> bool:
+    inner = (part for part in code.co_consts if isinstance(part, types.CodeType))
+    named = not _NAMES.isdisjoint(code.co_names) or not _NAMES.isdisjoint(strings_in(code))
+    return named or any(map(_names_them, inner))
+
+
+def _codes(target: Any) -> Iterator[types.CodeType]:
+    """Code of a target and its helpers, also of those that it takes out of the user's modules."""
+    seen: set[types.CodeType] = set()
+    left = [target]
+    while left:
+        for function in every_function(left.pop()):
+            if function.__code__ not in seen:
+                seen.add(function.__code__)
+                yield function.__code__
+                for value in named_values(function):
+                    left += _functions_of(value, function.__code__.co_names)
+
+
+def _functions_of(module: Any, names: tuple[str, ...]) -> Iterator[types.FunctionType]:
+    if not isinstance(module, types.ModuleType) or not is_users(
+        module.__dict__.get("__file__") or ""
+    ):
+        return
+    for name in names:
+        value = vars(module).get(name)
+        if isinstance(value, types.FunctionType):
+            yield value
+        elif value is not module:
+            yield from _functions_of(value, names)
