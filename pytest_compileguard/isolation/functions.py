@@ -185,15 +185,17 @@ class Attributes(NamedTuple):
     """Also by a string, as ``getattr`` does."""
     assigned: frozenset[str]
     imported: frozenset[tuple[str, int]]
-    """Modules that are imported in the code itself: name and how relative it is."""
+    """Modules that are imported in the code itself, or may be by a string: name and how relative
+    it is."""
 
 
 @lru_cache(maxsize=1024)
 def attribute_names(code: types.CodeType) -> Attributes:
     """Names that a code object, or one nested in it, may mean as parts of a module."""
     inner = [attribute_names(part) for part in code.co_consts if isinstance(part, types.CodeType)]
-    strings = {part for part in code.co_consts if isinstance(part, str) and part.isidentifier()}
-    assigned, imported, level = set(), set(), 0
+    texts = strings_in(code)
+    strings = {text for text in texts if text.isidentifier()}
+    assigned, imported, level = set(), {(text, 0) for text in texts}, 0
     if not _BY_STRING.isdisjoint(code.co_names):
         assigned |= strings
     for instruction in dis.get_instructions(code):
@@ -208,6 +210,16 @@ def attribute_names(code: types.CodeType) -> Attributes:
         assigned=frozenset(assigned.union(*(part.assigned for part in inner))),
         imported=frozenset(imported.union(*(part.imported for part in inner))),
     )
+
+
+_SPACES = frozenset({"globals", "__globals__", "exec"})
+
+
+@lru_cache(maxsize=1024)
+def takes_globals(code: types.CodeType) -> bool:
+    """Whether a code object, or one nested in it, may set globals without their names."""
+    inner = (part for part in code.co_consts if isinstance(part, types.CodeType))
+    return not _SPACES.isdisjoint(code.co_names) or any(map(takes_globals, inner))
 
 
 @lru_cache(maxsize=1024)

@@ -27,9 +27,11 @@ from pytest_compileguard.isolation.functions import (
     attributes_of_function,
     global_names,
     stateful_names,
+    takes_globals,
 )
 from pytest_compileguard.isolation.objects import is_compiler_mark
 from pytest_compileguard.isolation.ownership import file_of, functions_of, is_of_python, is_users
+from pytest_compileguard.isolation.rebound import Rebound
 from pytest_compileguard.isolation.snapshot import MISSING, MOST_PARTS, Place, Snapshot
 
 _CLASS_PARTS = (staticmethod, classmethod, property, types.FunctionType, functools.cached_property)
@@ -57,6 +59,7 @@ class Surroundings:
         self._seen: set[tuple[int, object]] = set()
         self._modules: list[types.ModuleType] = []
         """Those that something holds: what is taken out of them may stand in any function."""
+        self._rebound = Rebound(self._free)
         self._named: set[str] = set()
         """What all functions may take out of them."""
         self._assigned: set[str] = set()
@@ -89,7 +92,7 @@ class Surroundings:
         known = {(id(place.owner), place.name) for place, _ in snapshot.bound}
         for place in self._places():
             if (id(place.owner), place.name) not in known:
-                place.write(MISSING)
+                place.write(self._rebound.earlier(place))
         snapshot.put_back()
 
     def _places(self) -> list[Place]:
@@ -99,7 +102,8 @@ class Surroundings:
         for function, called in self._functions.items():
             names = attributes_of_function(function)
             found += [Place(function, name, f"{called}.{name}") for name in names]
-        return found
+        rebound = self._rebound.places()
+        return found + [p for p in rebound if (id(p.owner), p.name) not in self._noted]
 
     def _class(self, kind: type) -> None:
         if not self._is_new(kind, Place):
@@ -153,13 +157,17 @@ class Surroundings:
         self._named |= parts.named
         self._assigned |= parts.assigned
         users = is_users(space.get("__file__") or "")
+        own = space.get("__name__", "")
+        if users and takes_globals(code):
+            self._rebound.watch(space, own)
         for name in read:
             value = space.get(name, MISSING)
             self._module(value, parts)
             if name not in copied:
-                place = Place(space, name, f"{space.get('__name__', '')}.{name}")
+                place = Place(space, name, f"{own}.{name}")
                 self._value(place, value, assigned=name in assigned, users=users)
-        for name, level in parts.imported:
+        named = {(own, 0)} if "__name__" in read else set()  # as in sys.modules[__name__]
+        for name, level in parts.imported | named:
             self._module(_imported(name, level, space), parts)
 
     def _cells(self, function: types.FunctionType, called: str, *, own: bool) -> None:
@@ -181,6 +189,7 @@ class Surroundings:
         if not self._is_new(module, parts):
             return
         space = vars(module)
+        self._rebound.watch(space, module.__name__)
         for name in parts.named & space.keys():
             self._module(space[name], parts)
             place = Place(space, name, f"{module.__name__}.{name}")

@@ -7,6 +7,7 @@ same, or none has.
 
 from __future__ import annotations
 
+import inspect
 import types
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from pytest_compileguard.isolation.functions import (
     global_names,
     rebuild,
     stateful_names,
+    takes_globals,
 )
 from pytest_compileguard.isolation.ownership import functions_of
 
@@ -77,7 +79,8 @@ def reflect_function(mirror: Mirror, real: types.FunctionType, path: str) -> Any
     twins.open.add(id(real))
     root = not path and twins.root_space is None
     if root:
-        twins.root_space = {} if methods_assign(real) else space
+        shared = methods_assign(real) or any(map(takes_globals, _reached_codes(real)))
+        twins.root_space = {} if shared else space
     copies = space is twins.root_space
     named = {name: space[name] for name in (stateful_names(real) if copies else ())}
     cells = _reflect_cells(mirror, real, path, named)
@@ -134,13 +137,20 @@ def _is_of(space: dict[str, Any], kind: type) -> bool:
 
 def _reached_names(function: types.FunctionType) -> set[str]:
     """Globals that a function reads, and those that the functions of its file read among them."""
-    found: set[str] = set()
-    open_names, space = set(global_names(function.__code__)[0]), function.__globals__
-    while open_names:
-        found |= open_names
-        named = [space[name] for name in open_names if name in space]
-        ours = [f for f in named if isinstance(f, types.FunctionType) and f.__globals__ is space]
-        open_names = {name for f in ours for name in global_names(f.__code__)[0]} - found
+    return {name for code in _reached_codes(function) for name in global_names(code)[0]}
+
+
+def _reached_codes(function: types.FunctionType) -> set[types.CodeType]:
+    """Code of a function, and of the functions of its file that it names, and so on."""
+    found: set[types.CodeType] = set()
+    left, space = [function], function.__globals__
+    while left:
+        code = left.pop().__code__
+        if code not in found:
+            found.add(code)
+            named = [space.get(name) for name in global_names(code)[0]]
+            own = (inspect.unwrap(f) if callable(f) else f for f in named)
+            left += [f for f in own if isinstance(f, types.FunctionType) and f.__globals__ is space]
     return found
 
 
