@@ -55,6 +55,32 @@ class ArrayContent:
         return bool(array.tobytes() == self.values.tobytes())
 
 
+class LargeArray(int):
+    """The checksum of an array that is too large to copy, and whether it may be written to."""
+
+    writeable: bool
+
+    @classmethod
+    def of(cls, array: Any, checksum: int) -> LargeArray:
+        made = cls(checksum)
+        made.writeable = _is_writeable(array)
+        return made
+
+    def put_back(self, array: Any) -> None:
+        """Give an array its flag: Dynamo lets arrays be written to that were not."""
+        if self.writeable:
+            _make_writeable(array)
+        elif _is_writeable(array):
+            array.setflags(write=False)
+
+
+def flagged_as(array: Any, twin: Any) -> Any:
+    """Let a copy of an array be written to only if the array may be: code may ask, or try."""
+    if is_array(array) and not _is_writeable(array):
+        twin.setflags(write=False)
+    return twin
+
+
 def array_content(array: Any) -> ArrayContent:
     """Copy what an array holds."""
     return ArrayContent(array.copy(), _is_writeable(array))

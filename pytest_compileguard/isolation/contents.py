@@ -15,7 +15,12 @@ from typing import Any
 
 import torch
 
-from pytest_compileguard.isolation.arrays import ArrayContent, array_content, is_array
+from pytest_compileguard.isolation.arrays import (
+    ArrayContent,
+    LargeArray,
+    array_content,
+    is_array,
+)
 from pytest_compileguard.isolation.containers import EXACT_MAPPINGS, bound_to, of_base
 from pytest_compileguard.isolation.fingerprint import MOST_BYTES as MOST_BYTES_READ
 from pytest_compileguard.isolation.fingerprint import checksum_of, version_of
@@ -118,6 +123,6 @@ def _tensor_content(value: torch.Tensor) -> torch.Tensor | int | None:
 def _array_content(value: Any) -> Any:
     if value.nbytes <= _MOST_BYTES:
         return array_content(value)
-    if value.nbytes > MOST_BYTES_READ:
-        return None
-    return hash((value.shape, value.dtype.str, zlib.crc32(value.tobytes())))
+    read = value.nbytes <= MOST_BYTES_READ
+    checksum = zlib.crc32(value.tobytes()) if read else 0
+    return LargeArray.of(value, hash((value.shape, value.dtype.str, checksum)))

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from pytest_compileguard.isolation.arrays import ArrayContent
+from pytest_compileguard.isolation.arrays import ArrayContent, LargeArray
 from pytest_compileguard.isolation.containers import of_base
 from pytest_compileguard.isolation.contents import (
     WEAK,
@@ -24,7 +24,7 @@ _MISSING: Any = object()
 
 def fill(value: Any, held: Any) -> None:
     """Give an object in place what it held; one that is unchanged is left alone."""
-    if isinstance(held, ArrayContent):
+    if isinstance(held, ArrayContent | LargeArray):
         held.put_back(value)
         return
     if isinstance(held, int | tuple) or _same(value, held):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pytest_compileguard.errors import IsolationError
-from pytest_compileguard.isolation.arrays import is_array
+from pytest_compileguard.isolation.arrays import flagged_as, is_array
 from pytest_compileguard.isolation.containers import EXACT_MAPPINGS, reflect_entries
 from pytest_compileguard.isolation.inner_state import inner_state, keeps_inside
 from pytest_compileguard.isolation.ownership import file_of, is_users
@@ -161,7 +161,7 @@ def _bare(mirror: Mirror, real: Any, path: str) -> Any:
         name, kind = path or "the target", type(real).__name__
         mirror.notes[f"{name} is shared, not copied ({kind}: {error})"] = None
         return real
-    return twin
+    return flagged_as(real, twin)
 
 
 _OPEN_OTHERWISE = "; read it before the call, or open it for writing alone"

@@ -140,6 +140,68 @@ def test_array_that_may_not_be_written_to_is_read(target: Callable[..., Any]) ->
     seen = check(target, (torch.ones(4),), (torch.ones(4),), locates=False)
     assert seen.verdict.outcome == "passed", seen.told
     assert not FREQUENCIES.flags.writeable
+    assert not LARGE.flags.writeable
+
+
+LARGE_UNLOCKED = np.ones(2**18 + 1, dtype=np.float32)
+
+
+class LocksLarge(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = x + 1
+        lock(LARGE_UNLOCKED, locks=True)
+        return y
+
+
+def test_the_flag_of_a_large_one_is_left_as_the_call_leaves_it() -> None:
+    seen = check(LocksLarge(), (X,), (X,))
+    assert seen.verdict.outcome == "passed", seen.told
+    assert not LARGE_UNLOCKED.flags.writeable
+
+
+@torch.compiler.disable  # type: ignore[untyped-decorator]  # torch would refuse it
+def try_to_write(array: Any) -> int:
+    try:
+        array[0] = 5
+    except ValueError:
+        return 1
+    return 2
+
+
+class Tries(torch.nn.Module):
+    """Writes to an array that Dynamo does not meet."""
+
+    def __init__(self, *, write: bool) -> None:
+        super().__init__()
+        self.array = np.zeros(2)
+        self.array.setflags(write=write)
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]  # torch would refuse it
+    def tried(self) -> int:
+        return try_to_write(self.array)  # type: ignore[no-any-return]
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return x * self.tried()
+
+
+@pytest.mark.parametrize("write", (True, False))
+def test_copies_may_be_written_to_where_the_array_may(write: bool) -> None:  # noqa: FBT001
+    target = Tries(write=write)
+    seen = check(target, (X,), (X,))
+    assert seen.verdict.outcome == "passed", seen.told
+    assert target.array.flags.writeable == write
+
+
+def test_an_array_that_compiling_lets_be_written_to_is_a_difference() -> None:
+    def target(x: torch.Tensor, array: Any) -> Any:
+        return x * try_to_write(array)
+
+    array = np.zeros(2)
+    array.setflags(write=False)
+    told = check(target, (X, array), locates=False).told
+    assert "output: greatest difference 1" in told
+    assert "can't be isolated" not in told
+    assert not array.flags.writeable
 
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]  # torch would refuse it
