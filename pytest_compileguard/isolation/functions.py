@@ -222,6 +222,18 @@ def takes_globals(code: types.CodeType) -> bool:
     return not _SPACES.isdisjoint(code.co_names) or any(map(takes_globals, inner))
 
 
+_FINDING = frozenset({"import_module", "__import__", "getmodule", "__globals__"})
+
+
+@lru_cache(maxsize=1024)
+def finds_modules(code: types.CodeType) -> bool:
+    """Whether a code object, or one nested in it, may find modules without their names."""
+    names = frozenset(code.co_names)
+    inner = (part for part in code.co_consts if isinstance(part, types.CodeType))
+    found = not _FINDING.isdisjoint(names) or {"sys", "modules"} <= names
+    return found or any(map(finds_modules, inner))
+
+
 @lru_cache(maxsize=1024)
 def assigned_cells(code: types.CodeType) -> frozenset[str]:
     """Variables of outer functions (``nonlocal``) that a code object assigns."""

@@ -46,6 +46,21 @@ def is_users(file: str) -> bool:
     return not (_is_installed(file) or own or not file or file.startswith(python))
 
 
+def is_users_module(module: types.ModuleType) -> bool:
+    """Whether a module is the user's, also one that was made by hand."""
+    file = str(vars(module).get("__file__") or "")
+    if file or vars(module).get("__spec__") is not None:
+        return is_users(file)
+    # Made by hand, unless it is a part of one that was made in C.
+    return type(module) is types.ModuleType and module.__name__.split(".")[0] not in sys.modules
+
+
+def users_modules() -> list[types.ModuleType]:
+    """All modules of the user that were imported from files."""
+    imported = [m for m in list(sys.modules.values()) if type(m) is types.ModuleType]
+    return [module for module in imported if is_users(str(vars(module).get("__file__") or ""))]
+
+
 @functools.lru_cache(maxsize=4096)
 def is_of_python(file: str) -> bool:
     """Whether a file belongs to Python's standard library."""

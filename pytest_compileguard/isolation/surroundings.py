@@ -25,12 +25,20 @@ from pytest_compileguard.isolation.functions import (
     assigned_cells,
     attribute_names,
     attributes_of_function,
+    finds_modules,
     global_names,
     stateful_names,
     takes_globals,
 )
 from pytest_compileguard.isolation.objects import is_compiler_mark
-from pytest_compileguard.isolation.ownership import file_of, functions_of, is_of_python, is_users
+from pytest_compileguard.isolation.ownership import (
+    file_of,
+    functions_of,
+    is_of_python,
+    is_users,
+    is_users_module,
+    users_modules,
+)
 from pytest_compileguard.isolation.rebound import Rebound
 from pytest_compileguard.isolation.snapshot import MISSING, MOST_PARTS, Place, Snapshot
 
@@ -160,6 +168,9 @@ class Surroundings:
         own = space.get("__name__", "")
         if users and takes_globals(code):
             self._rebound.watch(space, own)
+        if users and finds_modules(code) and self._is_new(users_modules, None):
+            for module in users_modules():
+                self._rebound.watch(vars(module), module.__name__)
         for name in read:
             value = space.get(name, MISSING)
             self._module(value, parts)
@@ -184,7 +195,7 @@ class Surroundings:
 
     def _module(self, module: Any, parts: Attributes) -> None:
         """Note what a function takes out of a module that it uses by name."""
-        if not isinstance(module, types.ModuleType) or not _is_users_module(module):
+        if not isinstance(module, types.ModuleType) or not is_users_module(module):
             return
         if not self._is_new(module, parts):
             return
@@ -293,18 +304,6 @@ def _members(kind: type) -> list[enum.Enum]:
 def _is_of_enum(name: str) -> bool:
     """Whether an attribute of an enumeration is what Python keeps there, as values met so far."""
     return name.startswith("_") and name.endswith("_")
-
-
-def _file_of_module(module: types.ModuleType) -> str:
-    return str(vars(module).get("__file__") or "")
-
-
-def _is_users_module(module: types.ModuleType) -> bool:
-    file = _file_of_module(module)
-    if file or vars(module).get("__spec__") is not None:
-        return is_users(file)
-    # Made by hand, unless it is a part of one that was made in C.
-    return type(module) is types.ModuleType and module.__name__.split(".")[0] not in sys.modules
 
 
 def _is_special(name: str) -> bool:

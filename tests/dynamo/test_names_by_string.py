@@ -21,6 +21,8 @@ pytestmark = pytest.mark.usefixtures("compiler_loaded")
 Way = Callable[[Any], object]
 OWN: Any = 0
 SUFFIXES = ("A",)
+PARTS = ("tests", "dynamo", "named_settings")
+PUT = named_settings.put
 
 
 def put(module: Any, name: str, value: Any) -> None:
@@ -98,6 +100,18 @@ WAYS: dict[str, tuple[str, Way]] = {
     "of an imported module": (
         "named_settings.A",
         lambda v: setattr(importlib.import_module("tests.dynamo.named_settings"), "A", v),
+    ),
+    "of a module by a computed name": (
+        "named_settings.A",
+        lambda v: setattr(sys.modules[".".join(PARTS)], "A", v),
+    ),
+    "of a module imported by a computed name": (
+        "named_settings.A",
+        lambda v: setattr(importlib.import_module(".".join(PARTS)), "A", v),
+    ),
+    "in globals of a function": (
+        "named_settings.A",
+        lambda v: operator.setitem(PUT.__globals__, "A", v),
     ),
     "of its own module": (".OWN", lambda v: setattr(sys.modules[__name__], "OWN", v)),
     "in globals": (".OWN", lambda v: operator.setitem(globals(), "OWN", v)),
