@@ -95,6 +95,10 @@ class Surroundings:
         found = {place.path: place.read() for place in self._places()}
         return {path: value for path, value in found.items() if value is not MISSING}
 
+    def settle(self) -> None:
+        """From now on, what is bound to a name of a module is the call's if its code names it."""
+        self._rebound.settle(self._named | self._assigned)
+
     def put_back(self, snapshot: Snapshot) -> None:
         """Bring all places to what a snapshot holds; what was bound since then goes."""
         known = {(id(place.owner), place.name) for place, _ in snapshot.bound}

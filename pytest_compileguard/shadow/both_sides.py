@@ -218,6 +218,7 @@ class Shadow:
         if made.problem is not None:
             return
         drawn = before.now()
+        before.surroundings.settle()
         trace, actual, left = self._run_compiled(made, twin, before, expected.cotangents)
         if actual.error is not None and expected.error is None:
             made.failed_compiled(actual.error)

@@ -193,3 +193,26 @@ def test_globals_that_the_call_reads_too() -> None:
     seen = check(counts, *[(torch.ones(3),)] * 3)
     assert seen.verdict.outcome == "passed", seen.told
     assert OWN == 3
+
+
+def keeps_its_graph(graph: torch.fx.GraphModule, _inputs: object) -> Callable[..., Any]:
+    global LAST_GRAPH  # noqa: PLW0603  # as backends of tests do
+    LAST_GRAPH = graph
+    return graph.forward
+
+
+LAST_GRAPH: Any = None
+
+
+def test_what_a_backend_of_the_test_binds_is_its_own() -> None:
+    seen = check(lambda x: this_module().doubled(x), (torch.ones(3),), backend=keeps_its_graph)
+    assert seen.verdict.outcome == "passed", seen.told
+    assert LAST_GRAPH is not None
+
+
+def doubled(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+
+def this_module() -> Any:
+    return sys.modules[__name__]

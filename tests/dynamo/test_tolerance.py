@@ -181,6 +181,21 @@ def test_where_products_keep_ten_bits_their_unit_is_free() -> None:
     assert not acquits(compiled, eager, exact, coarse=True)
 
 
+@pytest.mark.parametrize("factor", (1.0, 1.02))
+def test_numbers_near_the_end_of_the_range_are_rounded_as_others(factor: float) -> None:
+    """Code that rounds once less differs by a unit there as well."""
+
+    def target(x: torch.Tensor) -> torch.Tensor:
+        return torch.exp(x * 0.3 + 10.6) * 1.001
+
+    def backend(_graph: torch.fx.GraphModule, _inputs: object) -> Callable[..., Any]:
+        return lambda x: [(target(x.float()) * factor).half()]
+
+    x = drawn(64, 64, dtype=torch.float16).clamp(-1, 1)
+    seen = told(target, x, backend=backend, locates=False)
+    assert parity(seen).status == ("passed" if factor == 1 else "failed"), seen.told
+
+
 def test_few_elements_are_judged_with_their_neighbours() -> None:
     """Eager happens to be exact in forty of them: that is no yardstick, their neighbours are."""
     exact = torch.cat((drawn(40).sign() * 2.0**4, drawn(3000).sign() * 2.0**7)).double()
