@@ -44,14 +44,19 @@ def _codes(target: Any) -> Iterator[types.CodeType]:
                     left += _functions_of(value, function.__code__.co_names)
 
 
-def _functions_of(module: Any, names: tuple[str, ...]) -> Iterator[types.FunctionType]:
-    if not isinstance(module, types.ModuleType) or not is_users(
-        module.__dict__.get("__file__") or ""
-    ):
-        return
-    for name in names:
-        value = vars(module).get(name)
-        if isinstance(value, types.FunctionType):
-            yield value
-        elif value is not module:
-            yield from _functions_of(value, names)
+def _functions_of(found: Any, names: tuple[str, ...]) -> Iterator[types.FunctionType]:
+    """Functions that stand under these names in a module, or in one that it leads to."""
+    left, seen = [found], set()  # modules may import each other
+    while left:
+        module = left.pop()
+        if id(module) in seen or not isinstance(module, types.ModuleType):
+            continue
+        seen.add(id(module))
+        if not is_users(vars(module).get("__file__") or ""):
+            continue
+        for name in names:
+            value = vars(module).get(name)
+            if isinstance(value, types.FunctionType):
+                yield value
+            else:
+                left.append(value)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import operator
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -178,3 +180,33 @@ def test_so_is_what_changes_gradients_of_parameters(change: Change) -> None:
     assert seen.verdict.outcome == "passed", seen.told
     told = check(Nets(change, departs=True), (torch.ones(3),), locates=False).told
     assert "linear.weight.grad" in told, told
+
+
+CIRCLE = {
+    "__init__": "",
+    "part": """
+import circle
+
+def drop(tensor):
+    tensor.grad = None
+""",
+    "target": """
+import circle.part
+from torch.compiler import is_compiling
+
+def drops(t, x):
+    if not is_compiling():
+        circle.part.drop(t)
+    return x * 2
+""",
+}
+
+
+def test_modules_may_import_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "circle").mkdir()
+    for name, text in CIRCLE.items():
+        (tmp_path / f"circle/{name}.py").write_text(text, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    drops = importlib.import_module("circle.target").drops
+    seen = check(drops, (trained(), torch.ones(3)), locates=False)
+    assert "compiled differs from eager" in seen.told
