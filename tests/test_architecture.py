@@ -66,6 +66,7 @@ ROOMS: dict[str, Room] = {
     "shadow/gradient_names": Room(torch="via"),
     "shadow/inputs": Room(torch="yes"),
     "shadow/prepared": Room(torch="yes"),
+    "shadow/apart": Room(torch="yes"),
     "shadow/float64": Room(torch="yes"),
     "shadow/call": Room(torch="yes"),
     "shadow/isolated": Room(torch="yes"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -13,21 +13,36 @@ NamedTensor = tuple[str, torch.Tensor]
 Gradients = list[tuple[str, torch.Tensor | None]]
 
 
-class Cotangents(NamedTuple):
-    """What gradients are weighted with: random, equal on both sides, by output path."""
-
-    by_path: dict[str, torch.Tensor]
-    not_kept: str = ""
-    """Why what the call keeps can't be differentiated in eager; empty: it is, or nobody can."""
-
-
 _SEED = 0x5EED
 _GRAPH_USED = "backward through the graph a second time"
 
 
-def is_of_used_graph(error: Exception) -> bool:
+def is_of_used_graph(error: Exception | None) -> bool:
     """Whether a graph can't be differentiated since the call did so itself."""
     return _GRAPH_USED in str(error)
+
+
+class Cotangents(NamedTuple):
+    """What gradients are weighted with: random, equal on both sides, by output path."""
+
+    by_path: dict[str, torch.Tensor]
+    left_out: tuple[tuple[str, Exception], ...] = ()
+    """What eager can't differentiate, and how it says so."""
+
+    def only(self, paths: Collection[str]) -> Cotangents:
+        """Weights of some outputs: what is not weighted is not differentiated."""
+        return Cotangents({path: self.by_path[path] for path in paths})
+
+    def explain(self, error: Exception | None) -> bool:
+        """Whether it is an error of what is left out.
+
+        AOTAutograd makes one backward pass for all outputs of a graph; asked for a gradient of one,
+        it goes through what comes before each of them.
+        """
+        return any(
+            type(error) is type(of) and is_of_used_graph(error) == is_of_used_graph(of)
+            for _, of in self.left_out
+        )
 
 
 def differentiable(outputs: Sequence[NamedTensor]) -> list[NamedTensor]:
@@ -35,37 +50,13 @@ def differentiable(outputs: Sequence[NamedTensor]) -> list[NamedTensor]:
     return [(path, t) for path, t in outputs if t.requires_grad and not is_leaf(t)]
 
 
-def differentiated(
-    results: Sequence[NamedTensor],
-    kept: Sequence[NamedTensor],
-    inputs: Sequence[NamedTensor],
-    cotangents: Cotangents | None,
-) -> tuple[Cotangents, Gradients]:
-    """Differentiate results and what the call made and keeps, by the weights of the eager side.
-
-    Without ``cotangents`` it is the eager side; it draws them for all that can be differentiated.
-    """
-    everything = [*results, *kept]
-    if cotangents is not None:
-        return cotangents, gradients(everything, inputs, cotangents)
-    why_not = ""
-    if differentiable(kept):
-        drawn = make_cotangents(everything, _SEED)
-        try:
-            return drawn, gradients(everything, inputs, drawn, keeps_graph=True)
-        except Exception as error:  # noqa: BLE001  # told, and the results are tried alone
-            why_not = "" if is_of_used_graph(error) else type(error).__name__
-    drawn = make_cotangents(results, _SEED)
-    return drawn._replace(not_kept=why_not), gradients(results, inputs, drawn)
-
-
-def make_cotangents(outputs: Sequence[NamedTensor], seed: int) -> Cotangents:
+def make_cotangents(outputs: Sequence[NamedTensor]) -> Cotangents:
     """Draw cotangents for the eager outputs, without touching the global generators."""
     generators: dict[torch.device, torch.Generator] = {}
     drawn = {}
     for path, output in differentiable(outputs):
         if output.device not in generators:
-            generators[output.device] = torch.Generator(output.device).manual_seed(seed)
+            generators[output.device] = torch.Generator(output.device).manual_seed(_SEED)
         drawn[path] = _drawn_like(output, generators[output.device])
     return Cotangents(drawn)
 
@@ -102,8 +93,6 @@ def gradients(
     outputs: Sequence[NamedTensor],
     inputs: Sequence[NamedTensor],
     cotangents: Cotangents,
-    *,
-    keeps_graph: bool = False,
 ) -> Gradients:
     """Gradient of the weighted outputs by each input, ``None`` where there is no path."""
     starts = [(p, t) for p, t in differentiable(outputs) if p in cotangents.by_path]
@@ -115,6 +104,5 @@ def gradients(
         [t for _, t in ends],
         [_fitting(cotangents.by_path[p], t) for p, t in starts],
         allow_unused=True,
-        retain_graph=keeps_graph,
     )
     return [(path, gradient) for (path, _), gradient in zip(ends, found, strict=True)]

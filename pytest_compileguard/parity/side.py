@@ -17,7 +17,8 @@ from pytest_compileguard.parity.gradients import (
     Gradients,
     NamedTensor,
     differentiable,
-    differentiated,
+    gradients,
+    make_cotangents,
 )
 from pytest_compileguard.parity.identity import objects_in
 from pytest_compileguard.parity.leaves import Leaf, leaves_of, tensors_of
@@ -43,6 +44,7 @@ class Side:
     state: dict[int, tuple[str, Any]]
     gradients: list[tuple[str, torch.Tensor | None]]
     cotangents: Cotangents
+    """What the gradients are weighted with, or would have been if they could be had."""
     error: Exception | None
     gradient_error: Exception | None
     accumulated: list[tuple[str, torch.Tensor | None]]
@@ -122,9 +124,11 @@ def run_side(
         made = _kept([*kept, *_tensors_outside(outside())], known)
         others = _trainable(around)
         ends = _unique([*leaves, *_trainable(_tensors_in(state)), *others])
+        everything = [*results, *made]
+        weights = make_cotangents(everything) if cotangents is None else cotangents
         try:
             with _silent_hooks(others):
-                weights, found = differentiated(results, made, ends, cotangents)
+                found = gradients(everything, ends, weights)
         except Exception as raised:  # noqa: BLE001  # compared with what the other side raises
             gradient_error = raised
     return Side(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ from pytest_compileguard.observation import MismatchKind, MismatchPart
 from pytest_compileguard.parity.bindings import Bindings, rebound, same_paths
 from pytest_compileguard.parity.errors_raised import same_error
 from pytest_compileguard.parity.float64_runs import About
-from pytest_compileguard.parity.gradients import is_of_used_graph
+from pytest_compileguard.parity.gradients import Cotangents, is_of_used_graph
 from pytest_compileguard.parity.identity import objects_of_state, odd_ones
 from pytest_compileguard.parity.judging import CallParity, LeafJudge
 from pytest_compileguard.parity.leaves import Leaf, Structure, lack_numbers
@@ -23,6 +24,7 @@ from pytest_compileguard.parity.side import GRAD, GRADIENT_OF, Place, Side
 from pytest_compileguard.parity.state import ABSENT, Twins, aliases, attribute_pairs, sharing_text
 
 NO_NUMBERS = "output: empty, or on the meta device, so its form was compared, and no number"
+_MOST_NAMED = 3
 
 
 class SideComparison:
@@ -183,14 +185,19 @@ class SideComparison:
             kind = type(eager.gradient_error).__name__
             self.result.unchecked[f"gradients: eager can't be differentiated ({kind})"] = None
             return
-        if compiled.gradient_error is not None:
-            error = compiled.gradient_error
+        error = compiled.gradient_error
+        for names, kind in _left_out(eager.cotangents):
+            note = f"gradients of {names}: eager can't be differentiated ({kind})"
+            self.result.unchecked[note] = None
+        if eager.cotangents.explain(error):
+            told = f"its backward raises {type(error).__name__} too"
+            note = f"gradients of what compiled code computes with it: {told}"
+            self.result.unchecked[note] = None
+            return
+        if error is not None:
             text = f"compiled raises {type(error).__name__} in backward: {error}"
             self._judge.report("the gradients", "exception", text.splitlines()[0])
             return
-        if kind := eager.cotangents.not_kept:
-            note = f"gradients of what the call keeps: eager can't be differentiated ({kind})"
-            self.result.unchecked[note] = None
         found = dict(compiled.gradients)
         for path, expected in eager.gradients:
             if expected is None and found.get(path) is None:
@@ -200,6 +207,15 @@ class SideComparison:
                 continue  # AOTAutograd gives zeros where eager sees no path
             about = About(f"{GRADIENT_OF}{path}", "gradient", "gradient")
             self._judge.compare(about, found.get(path), expected)
+
+
+def _left_out(cotangents: Cotangents) -> Iterator[tuple[str, str]]:
+    """What eager can't differentiate, by type of error; the first few of many by name."""
+    left_out = [(n, type(e).__name__) for n, e in cotangents.left_out if not is_of_used_graph(e)]
+    for kind in dict.fromkeys(kind for _, kind in left_out):
+        names = [name for name, of in left_out if of == kind]
+        more = len(names) - _MOST_NAMED
+        yield ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else ""), kind
 
 
 def _is_zero(gradient: torch.Tensor | None) -> bool:

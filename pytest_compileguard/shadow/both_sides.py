@@ -26,6 +26,7 @@ from pytest_compileguard.parity.side import Side
 from pytest_compileguard.parity.tolerance import Tolerance
 from pytest_compileguard.plan import Plan
 from pytest_compileguard.reproduction.saving import save
+from pytest_compileguard.shadow.apart import with_what_can_be_differentiated
 from pytest_compileguard.shadow.call import ComparedCall, ShadowCall, Timeable, without_following
 from pytest_compileguard.shadow.captured import CapturedGraphs
 from pytest_compileguard.shadow.compiling import (
@@ -218,6 +219,7 @@ class Shadow:
         if made.problem is not None:
             return
         drawn = before.now()
+        expected = with_what_can_be_differentiated(expected, snapshot, before)
         before.surroundings.settle()
         trace, actual, left = self._run_compiled(made, twin, before, expected.cotangents)
         if actual.error is not None and expected.error is None:

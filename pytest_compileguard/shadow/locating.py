@@ -37,7 +37,7 @@ from pytest_compileguard.parity.side import Side
 from pytest_compileguard.plan import Plan
 from pytest_compileguard.shadow.call import ComparedCall, without_following
 from pytest_compileguard.shadow.compiling import compiled, compiled_part
-from pytest_compileguard.shadow.prepared import Prepared, has_lazy_parameters
+from pytest_compileguard.shadow.prepared import has_lazy_parameters
 
 Compile = Callable[[Any], Any]
 
@@ -159,7 +159,7 @@ class _Reruns:
 
     def _rerun(self, compile_: Compile, config: dict[str, Any]) -> _Rerun:
         dynamo.forget_compiled_code()
-        prepared = self._prepared()
+        prepared = self._failed.snapshot.again()
         again = dataclasses.replace(prepared, target=compile_(prepared.target))
         self._failed.scene.restore()
         with dynamo.inductor_configured(config), dynamo.tracing(self._failed.index, set()) as trace:
@@ -235,20 +235,11 @@ class _Reruns:
         return extreme(*pair, exact)
 
     def _eager(self) -> tuple[Side, Scene]:
-        prepared = self._prepared()
+        prepared = self._failed.snapshot.again()
         self._failed.scene.restore()
         with dynamo.eager_stance():
             side = prepared.run(self._failed.cotangents)
         return side, self._failed.scene.now()
-
-    def _prepared(self) -> Prepared:
-        """Copies of the snapshot, which itself stays as it is."""
-        snapshot = self._failed.snapshot
-        mirror = snapshot.mirror.fresh()
-        args, kwargs, _ = snapshot.copies
-        target = mirror.target(snapshot.target)
-        copies = mirror.arguments(args, kwargs, snapshot.names)
-        return dataclasses.replace(snapshot, target=target, mirror=mirror, copies=copies)
 
 
 def _raised(side: Side) -> bool:

@@ -37,6 +37,14 @@ class Prepared:
         outside = self.surroundings.values
         return run_side(self.target, self.mirror, self.copies, self.names, cotangents, outside)
 
+    def again(self) -> Prepared:
+        """Copies of it, so that it stays as it is when they run."""
+        mirror = self.mirror.fresh()
+        args, kwargs, _ = self.copies
+        target = mirror.target(self.target)
+        copies = mirror.arguments(args, kwargs, self.names)
+        return dataclasses.replace(self, target=target, mirror=mirror, copies=copies)
+
     def among(self, surroundings: Surroundings) -> Prepared:
         return dataclasses.replace(self, surroundings=surroundings)
 

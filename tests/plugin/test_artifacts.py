@@ -67,6 +67,27 @@ def two_faced(x):
 def total(out):
     return out["out"].sum()
 
+class Refusing(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        raise NotImplementedError("no backward pass")
+
+@torch.compiler.disable
+def refusing(x):
+    return Refusing.apply(x)
+
+def apart(x):
+    return {"bad": refusing(x), "good": x.sin()}
+
+def used(x):
+    loss = x.sum()
+    loss.backward()
+    return {"bad": loss, "good": x.sin()}
+
 class Net(nn.Module):
     def __init__(self):
         super().__init__()
@@ -135,12 +156,19 @@ SHOWN = {
         "output['out'] against the reference: Tensor-likes"
     ),
     "compileguard(sine, backend=scaled)((x := ones(2, requires_grad=True)) * 1)": "gradient of",
+    # Beside what can't be differentiated.
+    "compileguard(apart, backend=wrong_gradient)(ones(2, requires_grad=True))": (
+        "gradient of argument[0]: Tensor-likes"
+    ),
+    "compileguard(used, backend=wrong_gradient)(ones(2, requires_grad=True))": (
+        "gradient of argument[0]: Tensor-likes"
+    ),
 }
 
 
 def test_programs_show_the_differences(run_suite: RunSuite) -> None:
     tests = [
-        SUITE.format(body=body).replace("test_it", f"test_{number}")
+        SUITE.format(body=body).replace("test_it", f"test_{number:02}")
         for number, body in enumerate(SHOWN)
     ]
     run = run_suite("".join(tests), "--compileguard-artifacts=saved", library=LIBRARY)

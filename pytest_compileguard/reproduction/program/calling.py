@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import torch
@@ -12,9 +12,32 @@ from pytest_compileguard.reproduction.program.nested import leaves
 from pytest_compileguard.reproduction.program.settings import HERE, SETTINGS, imported
 from pytest_compileguard.reproduction.program.state import meet_surroundings, state_of
 
+AFTER = " after the call"
+IN_BACKWARD = "exception in backward"
 
-def side(target: Any, *, compiled: bool = False) -> dict[str, Any]:
-    """Make the call from what was saved; the values that are to be compared, by name."""
+
+def both_sides(
+    load: Callable[[], Any],
+) -> tuple[dict[str, Any], dict[str, Any], Collection[str] | None]:
+    """Make both calls. Where eager can't differentiate all results, tell those that it can."""
+    expected, only = side(load()), None
+    if IN_BACKWARD in expected:
+        names = [n.removesuffix(AFTER) for n, value in expected.items() if is_start(value)]
+        only = [n for n in names if IN_BACKWARD not in side(load(), only=[n])]
+        expected = side(load(), only=only)
+    actual = side(load(), compiled=True, only=only)
+    if only and IN_BACKWARD in actual:  # it differentiates all outputs of a graph at once
+        return side(load(), compiled=True, only=[]), side(load(), only=[]), []
+    return actual, expected, only
+
+
+def side(
+    target: Any, *, compiled: bool = False, only: Collection[str] | None = None
+) -> dict[str, Any]:
+    """Make the call from what was saved; the values that are to be compared, by name.
+
+    ``only`` tells which results to differentiate; all, without it.
+    """
     saved = torch.load(HERE / "call.pt", weights_only=SETTINGS["weights_only"])
     made = target
     if compiled:
@@ -31,10 +54,16 @@ def side(target: Any, *, compiled: bool = False) -> dict[str, Any]:
     for index, state in enumerate(saved["cuda_rng"][: torch.cuda.device_count()]):
         torch.cuda.set_rng_state(state, index)
     with modes():
-        return called(made, target, args, kwargs)
+        return called(made, target, args, kwargs, only)
 
 
-def called(made: Any, target: Any, args: list[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
+def called(
+    made: Any,
+    target: Any,
+    args: list[Any],
+    kwargs: dict[str, Any],
+    only: Collection[str] | None,
+) -> dict[str, Any]:
     """Call it and differentiate what comes out; what it gives, and what it leaves."""
     before = {**dict(leaves([*args, kwargs], "argument")), **state_of(target)}
     values: dict[str, Any] = {}
@@ -46,8 +75,10 @@ def called(made: Any, target: Any, args: list[Any], kwargs: dict[str, Any]) -> d
     inputs = dict(leaves([*args, kwargs], "argument"))
     after = {**inputs, **state_of(target)}
     values |= outputs
-    values |= gradients({**outputs, **inputs}, before)
-    values |= {f"{name} after the call": value for name, value in after.items()}
+    results = {**outputs, **inputs}
+    chosen = {n: t for n, t in results.items() if only is None or n in only}
+    values |= gradients(chosen, before)
+    values |= {f"{name}{AFTER}": value for name, value in after.items()}
     ends = {n: t for n, t in {**outputs, **before, **after}.items() if isinstance(t, torch.Tensor)}
     values |= {f"{n}.grad": t.grad for n, t in ends.items() if t.is_leaf and t.grad is not None}
     values |= {f"memory of {n}": others for n, others in sharing({**after, **outputs}).items()}
@@ -58,7 +89,7 @@ def called(made: Any, target: Any, args: list[Any], kwargs: dict[str, Any]) -> d
 
 def gradients(results: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
     """Gradients of what a call gave by what it was given and what it met."""
-    starts = [t for t in results.values() if differentiable(t) and t.grad_fn is not None]
+    starts = [value for value in results.values() if is_start(value)]
     ends = {name: t for name, t in before.items() if differentiable(t)}
     if not torch.is_grad_enabled() or not starts or not ends:
         return {}
@@ -66,14 +97,18 @@ def gradients(results: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]
     try:
         found = torch.autograd.grad(starts, list(ends.values()), weights, allow_unused=True)
     except Exception as error:  # noqa: BLE001  # compared with what the other side raises
-        ran = "backward through the graph a second time" in str(error)  # by the call itself
-        return {} if ran else {"exception in backward": kind_of(error)}
+        return {IN_BACKWARD: kind_of(error)}
     return {f"gradient of {n}": g for n, g in zip(ends, found, strict=True)}
 
 
 def differentiable(value: Any) -> bool:
     """Whether gradients start from, or flow to, a value."""
     return isinstance(value, torch.Tensor) and value.requires_grad
+
+
+def is_start(value: Any) -> bool:
+    """Whether a call computed a value in a way that can be differentiated."""
+    return differentiable(value) and value.grad_fn is not None
 
 
 def weight(number: int, output: torch.Tensor) -> torch.Tensor:

@@ -7,10 +7,11 @@ from typing import Any
 
 import torch
 
+from pytest_compileguard.reproduction.program.calling import AFTER, IN_BACKWARD
 from pytest_compileguard.reproduction.program.settings import SETTINGS
 
 ABSENT = object()
-RAISED = ("exception", "exception in backward")
+RAISED = ("exception", IN_BACKWARD)
 PLAIN = (bool, int, str, bytes, type(None), set, frozenset, enum.Enum, torch.dtype, torch.device)
 
 
@@ -20,7 +21,7 @@ def results(values: dict[str, Any], others: dict[str, Any]) -> dict[str, Any]:
         name: value
         for name, value in values.items()
         if name == "exception"
-        or (name.startswith("output") and not name.endswith((" after the call", ".grad")))
+        or (name.startswith("output") and not name.endswith((AFTER, ".grad")))
         or (name.startswith("argument[") and not name.endswith(".grad"))
         or (name.startswith("gradient of ") and name in others)
     }
@@ -60,7 +61,7 @@ def difference(name: str, actual: Any, expected: Any, against: str) -> str:
 
 def is_result(name: str) -> bool:
     """Whether a value is what the call returns, whose form counts."""
-    return name.startswith("output") and not name.endswith(" after the call")
+    return name.startswith("output") and not name.endswith(AFTER)
 
 
 def far(actual: Any, expected: Any, *, strides: bool) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from pytest_compileguard.reproduction.program.calling import side
+from pytest_compileguard.reproduction.program.calling import both_sides, side
 from pytest_compileguard.reproduction.program.differences import compared, results
 from pytest_compileguard.reproduction.program.settings import HERE, SETTINGS, imported
 
@@ -26,10 +26,10 @@ def main() -> int:
     if SETTINGS["missing"]:
         return 2
     sys.path[:0] = [str((HERE / root).resolve()) for root in SETTINGS["roots"]]
-    actual = side(loaded_target(), compiled=True)
-    differences = compared(actual, side(loaded_target()))
+    actual, expected, only = both_sides(loaded_target)
+    differences = compared(actual, expected)
     if SETTINGS["has_reference"]:
-        other = results(side(loaded_reference()), actual)
+        other = results(side(loaded_reference(), only=only), actual)
         differences += compared(results(actual, other), other, against="reference")
     for difference in differences:
         print(difference)  # noqa: T201
