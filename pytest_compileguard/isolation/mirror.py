@@ -18,18 +18,17 @@ import torch
 from torch.utils import _pytree as pytree
 
 from pytest_compileguard.errors import IsolationError
-from pytest_compileguard.isolation import containers, objects, tensors, twin_functions
+from pytest_compileguard.isolation import containers, gradients, objects, tensors, twin_functions
+from pytest_compileguard.isolation.adoption import may_be_twin
 from pytest_compileguard.isolation.pairs import Pairs
 from pytest_compileguard.isolation.parameters import reflect_parameter
-from pytest_compileguard.isolation.storages import StorageCopies, base_of, storage_key
+from pytest_compileguard.isolation.storages import StorageCopies, base_of
 from pytest_compileguard.isolation.twin_functions import FunctionTwins
 from pytest_compileguard.isolation.widening import Widening
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 NamedTensor = tuple[str, torch.Tensor]
 
-# Kinds of new state that a twin may have made already.
-_ADOPTED = (torch.Tensor, list, *containers.EXACT_MAPPINGS)
 _REFLECTIONS: tuple[tuple[Any, Callable[..., Any]], ...] = (
     *containers.REFLECTIONS,
     *objects.REFLECTIONS,
@@ -90,6 +89,8 @@ class Mirror:
         self._storages = StorageCopies()
         self._state_storages = StorageCopies(widening=widening)
         self._leaves: list[NamedTensor] = []
+        self._graded: list[tuple[torch.Tensor, torch.Tensor]] = []
+        """Tensors of this call that have a gradient, and their twins."""
 
     def fresh(self) -> Mirror:
         """Make another one that has copied nothing yet, of the same settings."""
@@ -107,7 +108,10 @@ class Mirror:
         self._passed, self._current, self.keeps = {}, set(), True
         self.functions.made = []
         self._pairs.drop_ended()
-        return self.reflect(real, "")
+        self._graded = []
+        twin = self.reflect(real, "")
+        self._share_gradients()
+        return twin
 
     def arguments(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], names: tuple[str, ...]
@@ -119,11 +123,12 @@ class Mirror:
         """
         leaves = pytree.tree_leaves((args, kwargs))
         found = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-        found += tensors.common_bases(found)
+        found += [*tensors.common_bases(found), *gradients.gradients_of(found)]
         self._storages, self._leaves = StorageCopies(found, self.widening), []
         self.keeps = False
         copies = tuple(self.reflect(arg, n) for arg, n in zip(args, names, strict=True))
         named = {name: self.reflect(arg, name) for name, arg in kwargs.items()}
+        self._share_gradients()
         return copies, named, self._leaves
 
     def state(self) -> dict[int, tuple[str, Any]]:
@@ -161,7 +166,7 @@ class Mirror:
 
     def release(self) -> None:
         """Let go of the objects of one call: a test may count on their end."""
-        self._passed = {}
+        self._passed, self._graded = {}, []
         self._storages = StorageCopies()
 
     def memo(self) -> dict[int, Any]:
@@ -217,22 +222,8 @@ class Mirror:
         Both sides make state of their own in a call (an optimizer's, a cache): guards on it
         hold only while it stays the same object.
         """
-        if (
-            self._pairs.knows(real, existing)
-            or isinstance(real, containers.ATOMIC)
-            or existing is real
-        ):
-            return
-        if isinstance(real, torch.Tensor):
-            fits = isinstance(existing, torch.Tensor) and tensors.same_form(real, existing)
-            if not fits or isinstance(real, torch.nn.Parameter) or existing.requires_grad:
-                return
-            # Writing to it must not write to a parameter or to another twin.
-            if storage_key(existing) in self._pairs.storages():
-                return
-        elif type(real) is not type(existing) or not isinstance(real, _ADOPTED):
-            return
-        self._pairs.add(real, existing, path)
+        if may_be_twin(real, existing, self._pairs):
+            self._pairs.add(real, existing, path)
 
     def known(self, real: Any) -> Any:
         """The twin of earlier calls, or ``None``."""
@@ -258,7 +249,7 @@ class Mirror:
             base = below
         if known is None and base is not None:
             twin = tensors.as_view(real, base, self.reflect(base, path))
-            tensors.copy_gradient(real, twin, self.widening)
+            self.copy_gradient(real, twin)
             self.remember(real, twin, path, keep=self.keeps)
             return twin
         keep = self.keeps or known is not None
@@ -274,11 +265,36 @@ class Mirror:
             else:
                 twin, leaf = tensors.copy_differentiable(real, storages)
         # Whatever may look at it or drop it: code of others by any name. Few tensors have one.
-        tensors.copy_gradient(real, twin, self.widening)
+        self.copy_gradient(real, twin)
         if not keep and leaf.requires_grad:
             self._leaves.append((path, leaf))
         self.remember(real, twin, path, keep=keep)
         return twin
+
+    def copy_gradient(self, real: torch.Tensor, twin: torch.Tensor) -> None:
+        """Give a twin a gradient of its own."""
+        gradients.copy_gradient(real, twin, self.widening)
+        self.note_gradient(real, twin)
+
+    def note_gradient(self, real: torch.Tensor, twin: torch.Tensor) -> None:
+        """Note a twin with a gradient, which may turn out to be that of something else too."""
+        if gradients.gradients_of([twin]):
+            self._graded.append((real, twin))
+
+    def _share_gradients(self) -> None:
+        """Let gradients be, or lie in, what else was copied of the call, as their originals do.
+
+        That is known once all is copied.
+        """
+        storages = self._state_storages, self._storages
+        for real, twin in self._graded:
+            if real.grad is None:
+                continue
+            if (shared := gradients.shared_twin(real.grad, self._met, storages)) is not None:
+                twin.grad = shared
+
+    def _met(self, real: torch.Tensor) -> torch.Tensor | None:
+        return self._passed[id(real)][1] if id(real) in self._passed else None
 
     def _updated(self, real: torch.Tensor, twin: torch.Tensor) -> torch.Tensor:
         if not tensors.same_form(real, twin):

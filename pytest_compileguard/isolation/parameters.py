@@ -30,9 +30,10 @@ def reflect_parameter(mirror: Mirror, real: Any, path: str) -> torch.nn.Paramete
         twin.requires_grad_(real.requires_grad)
     # Most only read a gradient, if they look at it at all.
     if mirror.widening is not None or mirror.copies_gradients or not mirror.shares_parameters:
-        tensors.copy_gradient(real, twin, mirror.widening)
+        mirror.copy_gradient(real, twin)
     else:
         twin.grad = real.grad
+        mirror.note_gradient(real, twin)
     mirror.remember(real, twin, path, keep=True)
     return twin  # type: ignore[no-any-return]
 

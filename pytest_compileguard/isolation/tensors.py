@@ -15,7 +15,6 @@ from typing import Any
 import torch
 
 from pytest_compileguard.isolation.storages import StorageCopies, is_plain
-from pytest_compileguard.isolation.widening import Widening
 
 
 def copy_tensor(tensor: torch.Tensor, storages: StorageCopies) -> torch.Tensor:
@@ -70,19 +69,6 @@ def copy_attributes(tensor: torch.Tensor, twin: torch.Tensor) -> None:
     for name, value in vars(tensor).items():
         if not isinstance(value, torch.Tensor):
             setattr(twin, name, copy.copy(value))
-
-
-def copy_gradient(real: torch.Tensor, twin: torch.Tensor, widening: Widening | None) -> None:
-    """Give a twin a gradient of its own, which a backward in the call adds to."""
-    if is_leaf(real) and is_leaf(twin):
-        if real.grad is None and twin.grad is None:
-            return
-    elif not real.retains_grad:
-        return
-    else:
-        twin.retain_grad()
-    gradient = None if real.grad is None else real.grad.detach().clone()
-    twin.grad = gradient if gradient is None or widening is None else widening(gradient)
 
 
 def as_view(tensor: torch.Tensor, base: torch.Tensor, twin: torch.Tensor) -> torch.Tensor:

@@ -1,0 +1,135 @@
+"""Gradients that are, or share memory with, something else that a call has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.compiler import is_compiling
+
+from tests.dynamo.checked import check
+from tests.dynamo.test_gradients_met import trained
+
+pytestmark = pytest.mark.usefixtures("compiler_loaded")
+
+
+@torch.no_grad()
+def halved(t: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
+    gradient.mul_(0.25 if is_compiling() and WRONG else 0.5)
+    assert t.grad is not None
+    return t - t.grad
+
+
+WRONG: list[None] = []
+
+
+@pytest.fixture(params=(False, True), ids=("sound", "wrong"))
+def wrong(request: pytest.FixtureRequest) -> Any:
+    WRONG[:] = [None] * request.param
+    yield request.param
+    WRONG.clear()
+
+
+def judged(target: Callable[..., Any], *calls: tuple[Any, ...], wrong: bool) -> None:
+    seen = check(target, *calls, backend="aot_eager")
+    assert "can't be isolated" not in seen.told
+    assert seen.verdict.outcome == ("failed" if wrong else "passed"), seen.told
+
+
+def itself(t: torch.Tensor) -> Any:
+    return t.grad
+
+
+def a_view(t: torch.Tensor) -> Any:
+    return itself(t)[:2]
+
+
+def detached(t: torch.Tensor) -> Any:
+    return itself(t).detach()
+
+
+@pytest.mark.parametrize("taken", (itself, a_view, detached))
+def test_an_argument_that_is_the_gradient_of_another(taken: Any, wrong: bool) -> None:  # noqa: FBT001  # a fixture
+    calls = [(t := trained(), taken(t)) for _ in range(2)]
+    judged(halved, *calls, wrong=wrong)
+    for t, gradient in calls:
+        assert itself(t).untyped_storage().data_ptr() == gradient.untyped_storage().data_ptr()
+        assert itself(t)[0] == 2
+
+
+def test_the_gradient_comes_first(wrong: bool) -> None:  # noqa: FBT001  # a fixture
+    t = trained()
+    judged(lambda gradient, t: halved(t, gradient), (t.grad, t), wrong=wrong)
+
+
+class Flat(nn.Module):
+    """Keeps all gradients in one buffer, as sharded training does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(3, 2)
+        self.flat = torch.zeros(8)
+        self.linear.weight.grad = self.flat[:6].view(2, 3)
+        self.linear.bias.grad = self.flat[6:]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.flat.zero_()
+        self.linear(x).sum().backward()
+        self.flat.mul_(0.25 if is_compiling() and WRONG else 0.5)
+        assert self.linear.bias.grad is not None
+        return self.linear.bias.grad + self.flat[6:]
+
+
+def test_gradients_in_one_buffer(wrong: bool) -> None:  # noqa: FBT001  # a fixture
+    module = Flat()
+    judged(module, (torch.ones(4, 3),), (torch.ones(4, 3) * 2,), wrong=wrong)
+    assert module.flat.tolist() == [4.0] * 6 + [2.0] * 2
+    assert module.linear.bias.grad is not None
+    assert module.linear.bias.grad.untyped_storage().data_ptr() == module.flat.data_ptr()
+
+
+class Holding(nn.Module):
+    """Keeps the gradient of its parameter under a name of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(3))
+        self.kept = self.weight.grad = torch.full((3,), 4.0)
+
+    @torch.no_grad()
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.kept.mul_(0.25 if is_compiling() and WRONG else 0.5)
+        assert self.weight.grad is not None
+        return x + self.weight.grad
+
+
+def test_a_gradient_that_is_kept(wrong: bool) -> None:  # noqa: FBT001  # a fixture
+    module = Holding()
+    judged(module, (torch.ones(3),), (torch.ones(3),), wrong=wrong)
+    assert module.weight.grad is module.kept
+    assert module.kept.tolist() == [1.0] * 3
+
+
+class Scaling(nn.Module):
+    """Is given the gradient of its own parameter."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(3))
+        self.weight.grad = torch.full((3,), 4.0)
+
+    @torch.no_grad()
+    def forward(self, gradient: torch.Tensor) -> torch.Tensor:
+        gradient.mul_(0.25 if is_compiling() and WRONG else 0.5)
+        assert self.weight.grad is not None
+        return self.weight - self.weight.grad
+
+
+def test_an_argument_that_is_the_gradient_of_a_parameter(wrong: bool) -> None:  # noqa: FBT001  # a fixture
+    module = Scaling()
+    judged(module, (module.weight.grad,), (module.weight.grad,), wrong=wrong)
+    assert module.weight.grad is not None
+    assert module.weight.grad.tolist() == [1.0] * 3
