@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -20,8 +21,16 @@ class Nudge(NamedTuple):
     """Of the type that products are made in; then their factors move, and nothing else does."""
 
 
+_FINEST = torch.finfo(torch.float64).eps
+
+
 class Rounding:
-    """Moves each number one way or the other, by chance."""
+    """Moves each number one way or the other, by chance.
+
+    But for those that need at most half of the digits of their type, as 0, 1, -3 or 0.5 do: a mask,
+    a label or a count stands for itself, and what compares it is not on the edge of a jump. Numbers
+    of float64 all move: only so is it known what rounding makes of them.
+    """
 
     def __init__(self, nudge: Nudge) -> None:
         self._seed, self._way = nudge.seed, nudge.way
@@ -36,7 +45,17 @@ class Rounding:
             self._chances[device] = torch.Generator(device).manual_seed(self._seed)
         bits = torch.randint(0, 2, wide.shape, generator=self._chances[device], device=device)
         signs = bits.to(torch.float64) * 2 - 1  # float32 has no such digit of float64
-        return wide * (1 + self._way * unit * signs)
+        moved = wide * (1 + self._way * unit * signs)
+        return moved if unit <= _FINEST else torch.where(_is_short(wide, unit), wide, moved)
+
+
+def _is_short(wide: torch.Tensor, unit: float) -> torch.Tensor:
+    """Whether numbers need at most half of the digits of a type of this unit; both parts do."""
+    if wide.is_complex():
+        return _is_short(torch.view_as_real(wide), unit).all(-1)
+    digits = (1 - round(math.log2(unit))) // 2
+    leading = torch.frexp(wide.detach()).mantissa * 2.0**digits
+    return leading == leading.round()
 
 
 class Widening(NamedTuple):

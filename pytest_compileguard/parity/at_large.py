@@ -97,5 +97,7 @@ def are_as_large(
 
 def _off(values: torch.Tensor, exact: torch.Tensor) -> float:
     """By how much the projection of numbers on exact ones differs from 1."""
+    defined = values.isfinite()
+    values, exact = values[defined], exact[defined]
     square = exact.abs().square().sum() if exact.numel() else 0.0
     return abs(float((values * exact.conj()).sum().abs() / square) - 1) if square else 0.0

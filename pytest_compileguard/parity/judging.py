@@ -14,7 +14,7 @@ from pytest_compileguard.parity.by_design import as_eager_would
 from pytest_compileguard.parity.comparison import STRIDE, Difference, IncomparableError, compare
 from pytest_compileguard.parity.excused import Compared, excused_fault
 from pytest_compileguard.parity.float64_runs import About, Float64Runs, MakeRun
-from pytest_compileguard.parity.jumps import is_among, is_whole, jumps_alone
+from pytest_compileguard.parity.jumps import is_among, is_whole, jumps_alone, telling
 from pytest_compileguard.parity.numbers import has_arithmetic, stored
 from pytest_compileguard.parity.precision import (
     TF32_EPSILON,
@@ -181,7 +181,7 @@ class LeafJudge:
     ) -> Iterator[list[torch.Tensor]]:
         """Sets of runs to judge a leaf by in turn: each costs more, and excuses more."""
         yield []
-        moved = self._runs.moved(about, expected)
+        moved = telling(self._runs.moved(about, expected), numbers, exact)
         yield moved
         unit = self._coarsest(expected)
         if not unit:

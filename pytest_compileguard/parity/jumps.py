@@ -6,13 +6,51 @@ side need be one of them: where many elements jump, some do in neither run but i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
 
+from pytest_compileguard.parity.at_large import rms
+from pytest_compileguard.parity.precision import NARROW
+
 _WHOLE = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 _STEADY = 8.0
 """Units that a result moves with its inputs where nothing jumps: beyond, its own error decides."""
+_FAR_OFF = 0.05
+"""Share of its size by which a run is off that went another way."""
+_UNTOUCHED = 64.0
+"""Times that eager, which rounds less than a run moves, is nearer at the least where it did not."""
+
+
+def telling(
+    moved: Sequence[torch.Tensor], expected: torch.Tensor, exact: torch.Tensor
+) -> list[torch.Tensor]:
+    """Leave of moved runs none where what moves them can't be rounding.
+
+    Eager rounds too. Where most runs are far off and it is not, values stand on a jump by
+    themselves, as a mask of thirds that is compared with a third: nothing moves them but the run.
+    Of runs that move in opposite ways, half at most pass a jump that rounding may pass. In 16 bits
+    jumps are many, and eager may be where it is by chance.
+    """
+    if not moved or expected.dtype in NARROW or expected.shape != exact.shape:
+        return list(moved)
+    known = expected.isfinite() & exact.isfinite()
+    size = rms(exact[known].abs())
+    if not size:
+        return list(moved)
+    runs = [(run - exact)[known].abs() for run in moved]
+    off = sorted(rms(run.nan_to_num(nan=math.inf, posinf=math.inf)) for run in runs)
+    typical = off[(len(off) - 1) // 2]
+    own = rms((expected - exact)[known].abs())
+    untouched = typical > _FAR_OFF * size and own * _UNTOUCHED < typical
+    return [] if untouched else list(moved)
+
+
+def reach(run: torch.Tensor, exact: torch.Tensor) -> torch.Tensor:
+    """How far a moved run is off; nothing where it left what is defined, which excuses nothing."""
+    gap = (run - exact).abs()
+    return torch.where(gap.isfinite(), gap, 0.0)
 
 
 def steady(

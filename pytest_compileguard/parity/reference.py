@@ -15,7 +15,8 @@ where its rounding decided a softmax.
 
 Where a function jumps (the derivative of ``relu`` at 0, an ``argmax``), rounding alone
 decides on which side a value falls. So how far runs in float64 from inputs moved by a unit
-of their precision differ is no error: an element may be off by twice that much more.
+of their precision differ is no error: an element may be off by twice that much more. What stands
+on a jump by itself, as a mask of ones does, is not moved (``isolation.widening``, ``jumps``).
 Where the call makes products in a narrower type, further runs move the factors of these and
 nothing else: they count for elements of which eager's own error shows that such products are
 in them, and for those that jump. Many jumps hide what is done to all elements alike, so the
@@ -41,7 +42,7 @@ from pytest_compileguard.parity.at_large import (
     rms,
     within_at_large,
 )
-from pytest_compileguard.parity.jumps import steady
+from pytest_compileguard.parity.jumps import reach, steady
 from pytest_compileguard.parity.precision import (
     NARROW,
     PRECISIONS,
@@ -118,7 +119,7 @@ def acquits(
         usual = 0.0 if is_uneven(exact) else usual_size(exact) or 0.0
         slack = torch.maximum(slack, OWN_UNITS * TF32_EPSILON * exact.abs().clamp(min=usual))
     for other in moved:
-        slack = torch.maximum(slack, 2 * (other[inside] - exact).abs())
+        slack = torch.maximum(slack, 2 * reach(other[inside], exact))
     error = (actual[inside] - exact).abs()
     narrow = dtype in NARROW or unit > limits.eps
     k = _K_16_BIT if narrow else _K

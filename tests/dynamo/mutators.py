@@ -344,8 +344,8 @@ def _gradients(outputs: Outputs, args: tuple[Any, ...], group: list[int]) -> Any
 
 
 def _rounded(gradient: torch.Tensor | None) -> Any:
-    if gradient is None:
-        return None
+    if gradient is None or not bool(gradient.any()):
+        return None  # added to that of another output, neither is seen
     plain = torch.nan_to_num(gradient.detach().to(torch.complex128).resolve_conj())
     return torch.view_as_real(plain).mul(10).round().tolist()
 
