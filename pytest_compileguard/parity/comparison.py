@@ -211,7 +211,7 @@ def _word(
     for a_piece, e_piece, (cut, start) in placed_pieces(actual, expected):
         gaps = gap(a_piece, e_piece)
         allowed = atol + rtol * e_piece.to(gap_dtype(e_piece)).abs()
-        count += int((gaps > allowed).sum())
+        count += int(((gaps > allowed) | (gaps == torch.inf)).sum())
         if float(gaps.max()) > greatest:
             greatest, worst = float(gaps.max()), gaps.argmax().cpu()
             index = [int(i) for i in torch.unravel_index(worst, e_piece.shape)]
@@ -238,7 +238,8 @@ def gap(actual: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
     wide = gap_dtype(expected)
     a, e = actual.to(wide), expected.to(wide)
     same = (a == e) | (a.isnan() & e.isnan())
-    return torch.where(same, 0.0, torch.nan_to_num((a - e).abs(), nan=math.inf))
+    gaps = torch.nan_to_num((a - e).abs(), nan=math.inf, posinf=math.inf)
+    return torch.where(same, 0.0, gaps)
 
 
 def _numbers(actual: complex, expected: complex, tolerance: Tolerance) -> Difference | None:

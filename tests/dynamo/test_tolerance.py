@@ -196,6 +196,58 @@ def test_numbers_near_the_end_of_the_range_are_rounded_as_others(factor: float) 
     assert parity(seen).status == ("passed" if factor == 1 else "failed"), seen.told
 
 
+def in_float32(target: Callable[..., Any], change: Callable[..., Any]) -> Callable[..., Any]:
+    def backend(_graph: torch.fx.GraphModule, _inputs: object) -> Callable[..., Any]:
+        return lambda x: [change(target(x.float()).half())]
+
+    return backend
+
+
+OVERFLOWS: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], torch.Tensor]] = {
+    "on the way, to half of the range": (lambda x: x * 3 / 4, torch.linspace(1e3, 4e4, 64)),
+    "on the way, beyond": (lambda x: x * 3 / 4, torch.linspace(1e3, 5e4, 64)),
+    "on the way, by squares": (
+        lambda x: (x * x).mean(-1).sqrt() * 8,
+        torch.linspace(1e3, 8e3, 512).view(8, 64),
+    ),
+    "at the very end": (
+        lambda x: torch.exp(x * 0.3 + 10.6) * 1.001,
+        torch.linspace(1, 1.64, 4096),
+    ),
+}
+
+
+def itself(out: torch.Tensor) -> torch.Tensor:
+    return out
+
+
+CHANGES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "a factor": lambda out: out * 0.97,
+    "the sign of infinity": lambda out: torch.where(out.isinf(), -out, out),
+    "infinity in place of a number": lambda out: torch.where(out > 3e4, torch.inf, out),
+    "a number in place of infinity": lambda out: out.clamp(max=2e4),
+}
+
+
+@pytest.mark.parametrize("name", OVERFLOWS)
+def test_code_that_keeps_more_digits_is_right_where_eager_overflows(name: str) -> None:
+    target, x = OVERFLOWS[name]
+    seen = told(target, x.half(), backend=in_float32(target, itself), locates=False)
+    assert parity(seen).status == "passed", seen.told
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("name", OVERFLOWS)
+def test_what_is_wrong_there_is_found(name: str, change: str) -> None:
+    target, x = OVERFLOWS[name]
+    right = target(x).half()
+    if torch.equal(CHANGES[change](right), right):
+        pytest.skip("nothing changes")
+    seen = told(target, x.half(), backend=in_float32(target, CHANGES[change]), locates=False)
+    assert parity(seen).status == "failed"
+    assert "; 0 of" not in seen.told
+
+
 def test_few_elements_are_judged_with_their_neighbours() -> None:
     """Eager happens to be exact in forty of them: that is no yardstick, their neighbours are."""
     exact = torch.cat((drawn(40).sign() * 2.0**4, drawn(3000).sign() * 2.0**7)).double()
