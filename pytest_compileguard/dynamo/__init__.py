@@ -44,6 +44,7 @@ from pytest_compileguard.dynamo.state import (
     new_tensors_on,
 )
 from pytest_compileguard.dynamo.trace_file import trace_lines
+from pytest_compileguard.dynamo.windows import while_compiling
 
 __all__ = [
     "EAGER_RANDOM_NUMBERS",
@@ -84,4 +85,5 @@ __all__ = [
     "use_backend_once",
     "watching",
     "weights_refused",
+    "while_compiling",
 ]

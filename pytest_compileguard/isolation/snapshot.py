@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import types
-from collections.abc import Container
+from collections.abc import Callable, Container
 from typing import Any, NamedTuple
 
 import torch
@@ -77,8 +77,12 @@ def _named(owner: Any, name: str) -> Any:
 class Snapshot:
     """What was bound to the places at one moment, and what it held."""
 
-    def __init__(self, bound: list[tuple[Place, Any]]) -> None:
+    def __init__(
+        self, bound: list[tuple[Place, Any]], of_compiler: frozenset[str] = frozenset()
+    ) -> None:
         self.bound = bound
+        self.of_compiler = of_compiler
+        """Paths of further places, whose values the compiler bound."""
         self.truncated = False
         self._held: dict[int, tuple[Any, Any]] = {}
         self._gradients: dict[int, tuple[str, torch.Tensor, torch.Tensor | None]] = {}
@@ -87,9 +91,11 @@ class Snapshot:
             self._name_parameters(place.path, value)
             self._hold(value)
 
-    def put_back(self) -> None:
+    def put_back(self, but_for: Callable[[Place], bool]) -> None:
+        """Bind and fill everything as it was, but for what is bound to some places."""
         for place, value in self.bound:
-            place.write(value)
+            if not but_for(place):
+                place.write(value)
         for _, tensor, gradient in self._gradients.values():
             if tensor.grad is not gradient:
                 tensor.grad = gradient

@@ -8,6 +8,7 @@ side; what each side leaves in them is compared.
 from __future__ import annotations
 
 import collections
+import contextlib
 import enum
 import functools
 import importlib.util
@@ -17,9 +18,10 @@ import types
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-import torch
-
-from pytest_compileguard.isolation.contents import ATOMS, content, parts_of
+from pytest_compileguard import dynamo
+from pytest_compileguard.isolation.class_places import is_special, members, places_of_class
+from pytest_compileguard.isolation.compilers_own import CompilersOwn, Spaces
+from pytest_compileguard.isolation.contents import content, parts_of
 from pytest_compileguard.isolation.functions import (
     Attributes,
     assigned_cells,
@@ -30,7 +32,6 @@ from pytest_compileguard.isolation.functions import (
     stateful_names,
     takes_globals,
 )
-from pytest_compileguard.isolation.objects import is_compiler_mark
 from pytest_compileguard.isolation.ownership import (
     file_of,
     functions_of,
@@ -42,7 +43,6 @@ from pytest_compileguard.isolation.ownership import (
 from pytest_compileguard.isolation.rebound import Rebound
 from pytest_compileguard.isolation.snapshot import MISSING, MOST_PARTS, Place, Snapshot
 
-_CLASS_PARTS = (staticmethod, classmethod, property, types.FunctionType, functools.cached_property)
 _DEFAULTS = ("__defaults__", "__kwdefaults__")
 _CACHED = type(functools.lru_cache(int))
 
@@ -86,9 +86,11 @@ class Surroundings:
                 self._class(value if isinstance(value, type) else type(value))
         self._open += not_copied
         self._follow()
+        self._compilers_own = CompilersOwn(self._spaces)
 
     def read(self) -> Snapshot:
-        return Snapshot([(place, place.read()) for place in self._places()])
+        own = frozenset(p.path for p in self._all_places() if self._compilers_own.holds(p))
+        return Snapshot([(place, place.read()) for place in self._places()], own)
 
     def values(self) -> dict[str, Any]:
         """What stands in all places now, by path."""
@@ -96,8 +98,12 @@ class Surroundings:
         return {path: value for path, value in found.items() if value is not MISSING}
 
     def settle(self) -> None:
-        """From now on, what is bound to a name of a module is the call's if its code names it."""
-        self._rebound.settle(self._named | self._assigned)
+        """Note what the eager side bound: what the compiler alone binds from now on is its own."""
+        self._compilers_own.settle()
+
+    def while_compiling(self) -> contextlib.AbstractContextManager[None]:
+        """Tell what the compiler binds from what the call does."""
+        return dynamo.while_compiling(self._compilers_own.begins, self._compilers_own.ends)
 
     def put_back(self, snapshot: Snapshot) -> None:
         """Bring all places to what a snapshot holds; what was bound since then goes."""
@@ -105,17 +111,26 @@ class Surroundings:
         for place in self._places():
             if (id(place.owner), place.name) not in known:
                 place.write(self._rebound.earlier(place))
-        snapshot.put_back()
+        snapshot.put_back(but_for=self._compilers_own.holds)
 
     def _places(self) -> list[Place]:
+        return [p for p in self._all_places() if not self._compilers_own.holds(p)]
+
+    def _all_places(self) -> list[Place]:
         found = list(self._noted.values())
         for kind, called in self._classes.items():
-            found += _places_of_class(kind, called)
+            found += places_of_class(kind, called)
         for function, called in self._functions.items():
             names = attributes_of_function(function)
             found += [Place(function, name, f"{called}.{name}") for name in names]
         rebound = self._rebound.places()
         return found + [p for p in rebound if (id(p.owner), p.name) not in self._noted]
+
+    def _spaces(self) -> Spaces:
+        """The globals of all modules in which something is noted or watched."""
+        owners = [place.owner for place in self._noted.values()]
+        noted = [owner for owner in owners if isinstance(owner, dict)]
+        return {id(space): space for space in (*noted, *self._rebound.spaces)}
 
     def _class(self, kind: type) -> None:
         if not self._is_new(kind, Place):
@@ -129,9 +144,9 @@ class Surroundings:
             for name, value in list(vars(base).items()):
                 for function in functions_of(value):
                     self._function(function, own=False)
-                if not _is_special(name):  # a container may hold functions, for instance
+                if not is_special(name):  # a container may hold functions, for instance
                     self._open.append(value)
-            for member in _members(base):
+            for member in members(base):
                 self._open += vars(member).values()
 
     def _function(self, function: types.FunctionType, *, own: bool) -> None:
@@ -282,34 +297,3 @@ def _imported(name: str, level: int, space: dict[str, Any]) -> Any:
         except ImportError:
             return None
     return sys.modules.get(name)
-
-
-def _places_of_class(kind: type, called: str) -> list[Place]:
-    found = [
-        Place(kind, name, f"{called}.{name}")
-        for name, value in list(vars(kind).items())
-        if not _is_special(name) and not isinstance(value, (*_CLASS_PARTS, type))
-        if not hasattr(type(value), "__get__") or isinstance(value, torch.Tensor)
-        if not (issubclass(kind, enum.Enum) and _is_of_enum(name))
-    ]
-    for member in _members(kind):
-        found += [
-            Place(member, name, f"{called}.{member.name}.{name.strip('_')}")
-            for name, value in vars(member).items()
-            if not _is_of_enum(name) or (name == "_value_" and not isinstance(value, ATOMS))
-        ]
-    return found
-
-
-def _members(kind: type) -> list[enum.Enum]:
-    return list(kind.__members__.values()) if issubclass(kind, enum.Enum) else []
-
-
-def _is_of_enum(name: str) -> bool:
-    """Whether an attribute of an enumeration is what Python keeps there, as values met so far."""
-    return name.startswith("_") and name.endswith("_")
-
-
-def _is_special(name: str) -> bool:
-    dunder = name.startswith("__") and name.endswith("__")
-    return dunder or name == "_abc_impl" or is_compiler_mark(name)

@@ -174,6 +174,10 @@ class Bindings:
             judge.result.leaves += 1
         elif isinstance(expected, weakref.ref) and isinstance(actual, weakref.ref):
             self._referents(path, actual(), expected())
+        elif isinstance(expected, types.ModuleType) or isinstance(actual, types.ModuleType):
+            names = _module_name(actual), _module_name(expected)
+            judge.result.leaves += 1
+            judge.report(path, "mutation", f"compiled binds {names[0]}, eager {names[1]}")
         elif callable(expected) and callable(actual):
             self._callables(path, actual, expected)
         else:
@@ -210,6 +214,13 @@ class Bindings:
     def _report(self, path: str, actual: Any, expected: Any) -> None:
         self._judge.result.leaves += 1
         self._judge.report(path, "mutation", self._twins.told(actual, expected))
+
+
+def _module_name(value: Any) -> str:
+    """What a module is called; of anything else, its kind."""
+    if not isinstance(value, types.ModuleType):
+        return kind_name(value)
+    return f"the module {getattr(value, '__name__', '')}"
 
 
 def _are_equal(actual: Any, expected: Any) -> bool:

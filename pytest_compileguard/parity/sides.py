@@ -79,7 +79,8 @@ class SideComparison:
         """Compare class attributes and globals: what each side left in them."""
         expected, actual = eager.values(), compiled.values()
         others = dict(rebound(eager, compiled))
-        for path in dict.fromkeys([*expected, *actual]):
+        of_compiler = eager.of_compiler | compiled.of_compiler
+        for path in [p for p in dict.fromkeys([*expected, *actual]) if p not in of_compiler]:
             if path not in expected or path not in actual:
                 sides = ("compiled", "eager") if path in actual else ("eager", "compiled")
                 self._judge.report(path, "mutation", f"{sides[0]} binds it, {sides[1]} does not")

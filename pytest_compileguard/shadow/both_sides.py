@@ -257,7 +257,8 @@ class Shadow:
         before.restore()
         keeps, counted = self._plan.artifacts is not None, dynamo.counters()
         tracing = dynamo.tracing(made.index, self._compile_ids, keeps_records=keeps)
-        with silenced(compiling=True), tracing as trace:
+        windows = before.surroundings.while_compiling()
+        with silenced(compiling=True), windows, tracing as trace:
             made.trace = trace
             actual = twin.run(cotangents)
         left = before.now()

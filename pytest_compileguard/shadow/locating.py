@@ -162,7 +162,9 @@ class _Reruns:
         prepared = self._failed.snapshot.again()
         again = dataclasses.replace(prepared, target=compile_(prepared.target))
         self._failed.scene.restore()
-        with dynamo.inductor_configured(config), dynamo.tracing(self._failed.index, set()) as trace:
+        windows = self._failed.scene.surroundings.while_compiling()
+        listening = dynamo.tracing(self._failed.index, set())
+        with dynamo.inductor_configured(config), windows, listening as trace:
             side = again.run(self._failed.cotangents)
         left, comparison = self._failed.scene.now(), self._failed.comparison()
         without_following(comparison.compare(self._expected, side), side)
