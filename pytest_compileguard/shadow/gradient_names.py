@@ -10,6 +10,7 @@ import types
 from collections.abc import Iterator
 from typing import Any
 
+from pytest_compileguard.answers import file_in, is_module, space_of
 from pytest_compileguard.isolation.functions import strings_in
 from pytest_compileguard.isolation.ownership import is_users
 from pytest_compileguard.target import every_function, named_values
@@ -49,13 +50,14 @@ def _functions_of(found: Any, names: tuple[str, ...]) -> Iterator[types.Function
     left, seen = [found], set()  # modules may import each other
     while left:
         module = left.pop()
-        if id(module) in seen or not isinstance(module, types.ModuleType):
+        if id(module) in seen or not is_module(module):
             continue
         seen.add(id(module))
-        if not is_users(vars(module).get("__file__") or ""):
+        space = space_of(module)
+        if not is_users(file_in(space)):
             continue
         for name in names:
-            value = vars(module).get(name)
+            value = space.get(name)
             if isinstance(value, types.FunctionType):
                 yield value
             else:
