@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pytest_compileguard.answers import attribute
 from pytest_compileguard.errors import SpecError
 from pytest_compileguard.guarded import GuardedCallable
 from pytest_compileguard.target import is_coroutine, kind_text, target_name
@@ -42,11 +43,11 @@ def refuse_parts(model: object, optimizer: object, loss_fn: object, origin: str)
         if not callable(part) or isinstance(part, GuardedCallable):
             kind = type(part).__name__
             raise SpecError(f"{origin}: {name} must be a module or a function, not {kind}{_ORDER}")
-    methods = (getattr(optimizer, name, None) for name in ("step", "zero_grad"))
+    methods = (attribute(optimizer, name) for name in ("step", "zero_grad"))
     if not all(map(callable, methods)):
         kind = type(optimizer).__name__
         raise SpecError(f"{origin}: optimizer must be one of torch, not {kind}{_ORDER}")
-    parameters = getattr(model, "parameters", None)
+    parameters = attribute(model, "parameters")
     if callable(parameters):
         known = {id(parameter) for parameter in parameters()}
         stepped = [p for group in getattr(optimizer, "param_groups", ()) for p in group["params"]]

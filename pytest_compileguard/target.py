@@ -8,6 +8,7 @@ import types
 from collections.abc import Iterator
 from typing import Any
 
+from pytest_compileguard.answers import answer, attribute, unwrapped
 from pytest_compileguard.observation import CodeLine
 from pytest_compileguard.source import source_line
 from pytest_compileguard.training_step import TrainingStep
@@ -19,7 +20,7 @@ def target_name(target: Any) -> str:
     """Name of a function or method, or of the class of a module or callable object."""
     while isinstance(target, functools.partial):
         target = target.func
-    inner = getattr(target, "_orig_mod", None)
+    inner = attribute(target, "_orig_mod")
     if inner is not None:
         target = inner
     if isinstance(target, TrainingStep):
@@ -28,7 +29,7 @@ def target_name(target: Any) -> str:
         owner = target.__self__
         kind = owner if isinstance(owner, type) else type(owner)
         return f"{kind.__name__}.{target.__name__}"
-    name = getattr(target, "__name__", None)
+    name = attribute(target, "__name__")
     return name if isinstance(name, str) else type(target).__name__
 
 
@@ -36,9 +37,8 @@ def definition(target: Any) -> CodeLine | None:
     """Find the line that defines the function which calling the target runs, if it is Python."""
     if isinstance(target, types.MethodType):
         target = target.__func__
-    function = next(_functions(target), None)
-    function = inspect.unwrap(function) if callable(function) else function
-    function = getattr(function, "_torchdynamo_orig_callable", function)
+    function = unwrapped(next(_functions(target), None))
+    function = attribute(function, "_torchdynamo_orig_callable", function)
     if not isinstance(function, types.FunctionType):
         return None
     code = function.__code__
@@ -66,19 +66,16 @@ def is_coroutine(target: Any) -> bool:
     while isinstance(target, functools.partial):
         target = target.func
     call = inspect.getattr_static(type(target), "__call__", None)
-    candidates = (target, getattr(target, "forward", None), call)
-    return any(map(inspect.iscoroutinefunction, candidates))
+    candidates = (target, attribute(target, "forward"), call)
+    return any(answer(inspect.iscoroutinefunction, one, default=False) for one in candidates)
 
 
 def argument_names(target: Any, count: int) -> tuple[str, ...]:
     """Parameter names of the first ``count`` positional arguments; ``args[i]`` beyond them."""
-    called = getattr(target, "forward", target)
-    try:
-        parameters = inspect.signature(called).parameters.values()
-    except (TypeError, ValueError):
-        parameters = {}.values()
+    called = attribute(target, "forward", target)
+    signature = answer(inspect.signature, called, default=inspect.Signature())
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    names = [p.name for p in parameters if p.kind in kinds][:count]
+    names = [p.name for p in signature.parameters.values() if p.kind in kinds][:count]
     return (*names, *(f"args[{i}]" for i in range(len(names), count)))
 
 
@@ -108,20 +105,19 @@ def every_function(target: Any) -> tuple[types.FunctionType, ...]:
     found: dict[types.CodeType, types.FunctionType] = {}
     for function in (*_functions(target), *_methods(target)):
         _follow(function, found)
-    return tuple(map(_plain, found.values()))
+    return tuple(map(unwrapped, found.values()))
 
 
 def _methods(target: Any) -> Iterator[Any]:
     while isinstance(target, functools.partial):
         target = target.func
     owner = target.model if isinstance(target, TrainingStep) else target
-    owner = getattr(owner, "__self__", owner)
-    if isinstance(owner, types.FunctionType | type):
+    owner = attribute(owner, "__self__", owner)
+    if type(owner) is types.FunctionType or isinstance(owner, type):
         return
-    parts = owner.modules() if hasattr(owner, "modules") else (owner,)
-    kinds = dict.fromkeys(kind for part in parts for kind in type(part).__mro__)
+    kinds = dict.fromkeys(kind for part in _parts(owner) for kind in type(part).__mro__)
     for kind in kinds:
-        if not _is_torch(kind):
+        if not is_torch(kind):
             yield from (part for part in vars(kind).values() if callable(part))
 
 
@@ -129,7 +125,7 @@ def _functions(target: Any) -> Iterator[Any]:
     """The functions that calling a target begins with."""
     while isinstance(target, functools.partial):
         target = target.func
-    target = getattr(target, "_torchdynamo_orig_callable", target)
+    target = attribute(target, "_torchdynamo_orig_callable", target)
     if isinstance(target, type):
         return
     if isinstance(target, TrainingStep):
@@ -139,30 +135,46 @@ def _functions(target: Any) -> Iterator[Any]:
     elif isinstance(target, types.MethodType):
         yield from _forwards(target.__self__)
         yield target.__func__
-    elif isinstance(target, types.FunctionType):
+    elif type(target) is types.FunctionType:
         yield target
-    elif hasattr(target, "modules"):
-        yield getattr(type(target), "forward", None)
+    elif is_torch_module(target):
+        yield attribute(type(target), "forward")
         yield from _forwards(target)
     else:
         yield inspect.getattr_static(type(target), "__call__", None)
 
 
 def _forwards(owner: Any) -> Iterator[Any]:
-    parts = owner.modules() if hasattr(owner, "modules") and not isinstance(owner, type) else ()
-    kinds = {type(part) for part in parts}
-    yield from (getattr(kind, "forward", None) for kind in kinds if not _is_torch(kind))
+    kinds = {type(part) for part in _parts(owner)} if is_torch_module(owner) else set()
+    yield from (attribute(kind, "forward") for kind in kinds if not is_torch(kind))
+
+
+def _parts(owner: Any) -> tuple[Any, ...]:
+    """An object; with all modules in it, if it is a module of torch's that tells them."""
+    return (
+        answer(lambda: tuple(owner.modules()), default=()) if is_torch_module(owner) else (owner,)
+    )
+
+
+def is_torch_module(value: Any) -> bool:
+    """Whether a value is an ``nn.Module``: torch is not loaded for this."""
+    kinds = type(value).__mro__
+    return any(k.__name__ == "Module" and is_torch(k) for k in kinds)
 
 
 def _follow(function: Any, found: dict[types.CodeType, types.FunctionType]) -> None:
-    """Add a function, and the helpers that it names, by their code."""
-    plain = _plain(function)
-    if not isinstance(plain, types.FunctionType) or plain.__code__ in found:
-        return
-    found[plain.__code__] = function
-    for helper in named_values(plain):
-        if isinstance(helper, types.FunctionType) and not _is_torch(helper):
-            _follow(helper, found)
+    """Add a function, and the helpers that it names, by their code.
+
+    A file may have more of them in a row than Python may recurse.
+    """
+    left = [function]
+    while left:
+        function = left.pop()
+        plain = unwrapped(function)
+        if type(plain) is types.FunctionType and plain.__code__ not in found:
+            found[plain.__code__] = function
+            helpers = [h for h in named_values(plain) if type(h) is types.FunctionType]
+            left += [helper for helper in reversed(helpers) if not is_torch(helper)]
 
 
 def named_values(function: types.FunctionType) -> tuple[Any, ...]:
@@ -174,11 +186,7 @@ def named_values(function: types.FunctionType) -> tuple[Any, ...]:
 
 def plain_functions(target: Any) -> tuple[types.FunctionType, ...]:
     """The functions of ``own_functions`` without their wrappers."""
-    return tuple(map(_plain, own_functions(target)))
-
-
-def _plain(function: Any) -> Any:
-    return inspect.unwrap(function) if callable(function) else function
+    return tuple(map(unwrapped, own_functions(target)))
 
 
 def _is_empty(cell: types.CellType) -> bool:
@@ -188,8 +196,9 @@ def _is_empty(cell: types.CellType) -> bool:
         return True
 
 
-def _is_torch(value: Any) -> bool:
-    return str(getattr(value, "__module__", "")).partition(".")[0] == "torch"
+def is_torch(value: Any) -> bool:
+    """Whether a function or class is torch's own."""
+    return str(attribute(value, "__module__", "")).partition(".")[0] == "torch"
 
 
 def kind_text(value: object) -> str:

@@ -41,6 +41,7 @@ ROOMS: dict[str, Room] = {
     "code_origin": Room(),
     "allowance": Room(),
     "log_capture": Room(),
+    "answers": Room(),
     "training_step": Room(),
     "target": Room(),
     "compile_branches": Room(),

@@ -16,6 +16,8 @@ import torch.overrides
 import torch.utils._device
 from torch._dynamo import eval_frame
 
+from pytest_compileguard.answers import attribute
+
 
 def forget_compiled_code() -> None:
     """Drop everything that was compiled in this process, as a new process would start."""
@@ -87,10 +89,10 @@ def hindrances(target: object) -> tuple[str, ...]:
     if code is None or code.co_filename != torch.__file__:
         found.append("torch.compile is patched, so what it gives is not what users run")
     found += _foreign_stance()
-    if getattr(target, "_torchdynamo_disable", False) is True:
+    if attribute(target, "_torchdynamo_disable") is True:
         found.append("the target is marked with torch.compiler.disable")
-    wrapped = getattr(target, "_orig_mod", None)
-    if getattr(wrapped, "_compiled_call_impl", None) is not None:
+    wrapped = attribute(target, "_orig_mod")
+    if attribute(wrapped, "_compiled_call_impl") is not None:
         found.append(
             "torch.compile has no effect on a module that is compiled in place: its own "
             "compile() holds"

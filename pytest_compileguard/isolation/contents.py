@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from pytest_compileguard.answers import attribute
 from pytest_compileguard.isolation.arrays import (
     ArrayContent,
     LargeArray,
@@ -47,8 +48,8 @@ def content(value: Any) -> Any:
 
     What can't be given something else to hold is a tuple.
     """
-    if isinstance(value, ATOMS):
-        return None
+    if attribute(value, "__class__") is None or isinstance(value, ATOMS):
+        return None  # or a proxy that is bound to nothing
     if isinstance(value, torch.Tensor):
         return _tensor_content(value)
     if is_array(value):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dis
+import importlib.util
 import sys
 import types
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import torch
 
+from pytest_compileguard.answers import answer, attribute
 from pytest_compileguard.isolation.containers import bound_to
 from pytest_compileguard.isolation.ownership import is_users
 
@@ -54,6 +56,14 @@ def content_of(cell: types.CellType) -> Any:
         return cell.cell_contents
     except ValueError:
         return Cells.EMPTY
+
+
+def values_read(function: types.FunctionType) -> list[Any]:
+    """What a function reads of globals and of the functions around it."""
+    space = function.__globals__
+    contents = map(content_of, function.__closure__ or ())
+    found = [space[name] for name in global_names(function.__code__)[0] if name in space]
+    return [*found, *(content for content in contents if content is not Cells.EMPTY)]
 
 
 def stateful_names(function: types.FunctionType) -> list[str]:
@@ -116,25 +126,29 @@ def _unchanged(real: types.FunctionType, cells: Cells) -> bool:
 
 
 def _is_state(value: object) -> bool:
-    if isinstance(value, types.BuiltinFunctionType):
+    if type(value) is types.BuiltinFunctionType:
         return bound_to(value) is not None
-    return isinstance(value, STATE)
+    return answer(isinstance, value, STATE, default=False)
 
 
 def _is_own(function: types.FunctionType, value: object) -> bool:
     """Whether a global is an object of a class that the same file defines."""
     kind = type(value)
-    return kind is not type and kind.__module__ == function.__module__
+    own = attribute(kind, "__module__") == function.__module__
+    told = attribute(value, "__class__") is not None  # not a proxy that is bound to nothing
+    return kind is not type and own and told
 
 
 def _foreign(function: types.FunctionType, value: object) -> bool:
     """Whether a global is a function of another file: those are not followed."""
-    return isinstance(value, types.FunctionType) and value.__globals__ is not function.__globals__
+    return type(value) is types.FunctionType and value.__globals__ is not function.__globals__
 
 
-def attributes_of_function(function: types.FunctionType) -> dict[str, Any]:
+def attributes_of_function(function: Any) -> dict[str, Any]:
     """What the user keeps on a function, without what decorators and the compiler leave there."""
-    if not vars(function) or not is_users(function.__code__.co_filename):
+    if type(function) is not types.FunctionType or not vars(function):
+        return {}  # or a proxy that says it is one
+    if not is_users(function.__code__.co_filename):
         return {}
     return {
         name: value
@@ -210,6 +224,16 @@ def attribute_names(code: types.CodeType) -> Attributes:
         assigned=frozenset(assigned.union(*(part.assigned for part in inner))),
         imported=frozenset(imported.union(*(part.imported for part in inner))),
     )
+
+
+def imported_module(name: str, level: int, space: dict[str, Any]) -> Any:
+    """The module that an import in a function gives, if it was imported before."""
+    if level:
+        try:
+            name = importlib.util.resolve_name("." * level + name, space.get("__package__"))
+        except ImportError:
+            return None
+    return sys.modules.get(name)
 
 
 _SPACES = frozenset({"globals", "__globals__", "exec"})

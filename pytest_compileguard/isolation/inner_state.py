@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from pytest_compileguard.answers import attribute
 from pytest_compileguard.isolation.arrays import is_array
 
 _MOST_SHOWN = 1_000
@@ -72,7 +73,7 @@ def _stream_state(value: Any) -> InnerState:
 
 def _numpy_state(value: Any) -> InnerState | None:
     numpy = sys.modules.get("numpy")
-    if numpy is None or not type(value).__module__.startswith("numpy.random"):
+    if numpy is None or not str(attribute(type(value), "__module__")).startswith("numpy.random"):
         return None
     if isinstance(value, numpy.random.SeedSequence):
         return _seed_state(value)

@@ -200,9 +200,13 @@ class Mirror:
         if form is not None and form.plain is not real:
             return self._compiled(real, form, path)
         for kinds, reflection in _REFLECTIONS:
-            if isinstance(real, kinds):
+            if issubclass(type(real), kinds):  # a proxy says that it is what it stands for
                 return reflection(self, real, path)
         return objects.reflect_object(self, real, path)
+
+    def has_met(self, real: Any) -> bool:
+        """Whether this call met an object, or needs no twin of it."""
+        return id(real) in self._passed or id(real) in self.themselves
 
     def remember(self, real: Any, twin: Any, path: str, *, keep: bool) -> None:
         """Note the twin for this call and, with ``keep``, for all to come."""

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Any
 
+from pytest_compileguard.answers import attribute, file_in, space_of
+
 _MADE_IN_PYTHON = 1 << 9
 """The flag ``Py_TPFLAGS_HEAPTYPE``: a class without it was made in C and has no functions."""
 _INNER = ("__func__", "fget", "fset", "func")
@@ -18,10 +20,10 @@ _STANDARD_LIBRARY = sysconfig.get_path("stdlib")
 
 def functions_of(value: Any) -> Iterator[types.FunctionType]:
     """The functions of a part of a class; first those that decorators wrap, then the wrappers."""
-    inner = [value, *(getattr(value, name, None) for name in _INNER)]
-    wrapped = [getattr(part, "__wrapped__", None) for part in inner]
+    inner = [value, *(attribute(value, name) for name in _INNER)]
+    wrapped = [attribute(part, "__wrapped__") for part in inner]
     for function in (*wrapped, *inner):
-        if isinstance(function, types.FunctionType):
+        if type(function) is types.FunctionType:
             yield function
 
 
@@ -34,7 +36,8 @@ def file_of(kind: type) -> str:
     first = next((f for f in files if f != "<string>" and not is_of_python(f)), None)
     if first is not None:
         return str(first)
-    return getattr(sys.modules.get(kind.__module__), "__file__", None) or ""
+    module = sys.modules.get(str(attribute(kind, "__module__")))
+    return str(attribute(module, "__file__") or "")
 
 
 @functools.lru_cache(maxsize=4096)
@@ -48,17 +51,21 @@ def is_users(file: str) -> bool:
 
 def is_users_module(module: types.ModuleType) -> bool:
     """Whether a module is the user's, also one that was made by hand."""
-    file = str(vars(module).get("__file__") or "")
-    if file or vars(module).get("__spec__") is not None:
+    space = space_of(module)
+    file = file_in(space)
+    if file or space.get("__spec__") is not None:
         return is_users(file)
     # Made by hand, unless it is a part of one that was made in C.
-    return type(module) is types.ModuleType and module.__name__.split(".")[0] not in sys.modules
+    return (
+        type(module) is types.ModuleType
+        and str(space.get("__name__")).split(".")[0] not in sys.modules
+    )
 
 
 def users_modules() -> list[types.ModuleType]:
     """All modules of the user that were imported from files."""
     imported = [m for m in list(sys.modules.values()) if type(m) is types.ModuleType]
-    return [module for module in imported if is_users(str(vars(module).get("__file__") or ""))]
+    return [module for module in imported if is_users(file_in(vars(module)))]
 
 
 @functools.lru_cache(maxsize=4096)

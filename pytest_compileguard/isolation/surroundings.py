@@ -11,14 +11,13 @@ import collections
 import contextlib
 import enum
 import functools
-import importlib.util
 import itertools
-import sys
 import types
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from pytest_compileguard import dynamo
+from pytest_compileguard.answers import file_in, is_module, space_of
 from pytest_compileguard.isolation.class_places import is_special, members, places_of_class
 from pytest_compileguard.isolation.compilers_own import CompilersOwn, Spaces
 from pytest_compileguard.isolation.contents import content, parts_of
@@ -29,6 +28,7 @@ from pytest_compileguard.isolation.functions import (
     attributes_of_function,
     finds_modules,
     global_names,
+    imported_module,
     stateful_names,
     takes_globals,
 )
@@ -75,15 +75,15 @@ class Surroundings:
         self.truncated = False
         """Whether there was more than could be followed."""
         for value in objects:
-            if isinstance(value, types.FunctionType):
+            kind = type(value)  # a proxy may say that it is something else
+            if kind is types.FunctionType:
                 self._function(value, own=True)
-            elif isinstance(value, types.MethodType):
-                owner = value.__self__
-                self._class(owner if isinstance(owner, type) else type(owner))
-            elif isinstance(value, types.ModuleType):
+            elif kind is types.MethodType:
+                self._class(_class_of(value.__self__))
+            elif is_module(value):
                 self._modules.append(value)
             else:
-                self._class(value if isinstance(value, type) else type(value))
+                self._class(_class_of(value))
         self._open += not_copied
         self._follow()
         self._compilers_own = CompilersOwn(self._spaces)
@@ -183,7 +183,7 @@ class Surroundings:
         parts = attribute_names(code)
         self._named |= parts.named
         self._assigned |= parts.assigned
-        users = is_users(space.get("__file__") or "")
+        users = is_users(file_in(space))
         own = space.get("__name__", "")
         if users and takes_globals(code):
             self._rebound.watch(space, own)
@@ -198,7 +198,7 @@ class Surroundings:
                 self._value(place, value, assigned=name in assigned, users=users)
         named = {(own, 0)} if "__name__" in read else set()  # as in sys.modules[__name__]
         for name, level in parts.imported | named:
-            self._module(_imported(name, level, space), parts)
+            self._module(imported_module(name, level, space), parts)
 
     def _cells(self, function: types.FunctionType, called: str, *, own: bool) -> None:
         code = function.__code__
@@ -214,16 +214,20 @@ class Surroundings:
 
     def _module(self, module: Any, parts: Attributes) -> None:
         """Note what a function takes out of a module that it uses by name."""
-        if not isinstance(module, types.ModuleType) or not is_users_module(module):
-            return
-        if not self._is_new(module, parts):
-            return
-        space = vars(module)
-        self._rebound.watch(space, module.__name__)
-        for name in parts.named & space.keys():
-            self._module(space[name], parts)
-            place = Place(space, name, f"{module.__name__}.{name}")
-            self._value(place, space[name], assigned=name in parts.assigned, users=True)
+        left = [module]  # which may lead to more in a row than Python may recurse
+        while left:
+            module = left.pop()
+            if not is_module(module) or not is_users_module(module):
+                continue
+            if not self._is_new(module, parts):
+                continue
+            space = space_of(module)
+            own = str(space.get("__name__", ""))
+            self._rebound.watch(space, own)
+            for name in parts.named & space.keys():
+                left.append(space[name])
+                place = Place(space, name, f"{own}.{name}")
+                self._value(place, space[name], assigned=name in parts.assigned, users=True)
 
     def _value(self, place: Place, value: Any, *, assigned: bool, users: bool) -> None:
         if users:
@@ -232,11 +236,11 @@ class Surroundings:
             self._open.append(value)
 
     def _note(self, place: Place, value: Any, *, assigned: bool) -> None:
-        if assigned or content(value) is not None or isinstance(value, Iterator):
+        if assigned or content(value) is not None or issubclass(type(value), Iterator):
             key = id(place.owner), place.name
             if key not in self._noted:
                 self._noted[key] = place._replace(path=self._free(place.path))
-        if not isinstance(value, types.ModuleType):  # that has a name, which was followed
+        if not is_module(value):  # that has a name, which was followed
             self._open.append(value)
 
     def _follow(self) -> None:
@@ -253,18 +257,19 @@ class Surroundings:
     def _follow_open(self) -> None:
         while self._open:
             value = self._open.popleft()
-            if isinstance(value, types.FunctionType):
+            kind = type(value)  # a proxy may say that it is something else
+            if kind is types.FunctionType:
                 self._function(value, own=False)
-            elif isinstance(value, type):
+            elif issubclass(kind, type):
                 self._class(value)
-            elif isinstance(value, types.ModuleType):
+            elif is_module(value):
                 self._modules.append(value)
-            elif isinstance(value, enum.Enum):
-                self._class(type(value))
-            elif isinstance(value, _CACHED):
+            elif issubclass(kind, enum.Enum):
+                self._class(kind)
+            elif kind is _CACHED:
                 self._open.append(value.__wrapped__)
             elif (held := content(value)) is not None and self._is_new(value, None):
-                self._class(type(value))
+                self._class(kind)
                 if len(self._seen) < MOST_PARTS:
                     self._open += parts_of(held)
                 else:
@@ -284,16 +289,11 @@ class Surroundings:
         return new
 
 
+def _class_of(value: Any) -> type:
+    """A class itself, or that of an object."""
+    return value if issubclass(type(value), type) else type(value)
+
+
 def _contents(function: types.FunctionType) -> list[Any]:
     cells = function.__closure__ or ()
     return [Place(cell, "cell_contents", "").read() for cell in cells]
-
-
-def _imported(name: str, level: int, space: dict[str, Any]) -> Any:
-    """The module that an import in a function gives, if it was imported before."""
-    if level:
-        try:
-            name = importlib.util.resolve_name("." * level + name, space.get("__package__"))
-        except ImportError:
-            return None
-    return sys.modules.get(name)

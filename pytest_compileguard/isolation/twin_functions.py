@@ -7,11 +7,12 @@ same, or none has.
 
 from __future__ import annotations
 
-import inspect
 import types
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from pytest_compileguard.answers import attribute, unwrapped
 from pytest_compileguard.isolation.functions import (
     Cells,
     attributes_of_function,
@@ -59,20 +60,66 @@ class FunctionTwins:
         if twin is real:
             return
         self.made.append(twin)
-        for user in self.made[since:]:
+        users, space = self.made[since:], twin.__globals__
+        for user in users:
             for cell in user.__closure__ or ():
                 if content_of(cell) is real:
                     cell.cell_contents = twin
-            if user.__globals__ is not real.__globals__ and user.__globals__ is twin.__globals__:
-                named = [name for name, value in user.__globals__.items() if value is real]
-                user.__globals__.update(dict.fromkeys(named, twin))
+        if space is not real.__globals__ and any(user.__globals__ is space for user in users):
+            named = [name for name, value in space.items() if value is real]
+            space.update(dict.fromkeys(named, twin))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Begun:
+    """A function that is being copied: those that it names come first."""
+
+    real: types.FunctionType
+    path: str
+    known: Any
+    since: int
+    root: bool
+    named: dict[str, Any]
+    """Globals of which its twin has its own."""
+    inner: Iterator[tuple[str, Any]]
+    """What may be functions to be copied before it, by name."""
+
+
+_LAST: tuple[str, Any] = ("", None)
 
 
 def reflect_function(mirror: Mirror, real: types.FunctionType, path: str) -> Any:
-    """Make, or bring up to date, the twin of a function."""
-    scheduled = hasattr(real, "_wrapped_by_lr_sched")  # holds the optimizer that it steps
-    if (real.__module__ or "").partition(".")[0] == "torch" and not scheduled:
-        return real  # torch knows its own functions by identity
+    """Make, or bring up to date, the twin of a function.
+
+    Those that it names come before it, from a list: a file may have more in a row than Python may
+    recurse.
+    """
+    if _is_of_torch(real):
+        return real
+    begun = [_begin(mirror, real, path)]
+    while True:
+        name, value = next(begun[-1].inner, _LAST)
+        if not name:
+            twin = _end(mirror, begun.pop())
+            if not begun:
+                return twin
+        elif _comes_first(mirror, value):
+            begun.append(_begin(mirror, value, name))
+
+
+def _is_of_torch(function: types.FunctionType) -> bool:
+    """Whether a function is torch's, which knows its own by identity."""
+    scheduled = hasattr(function, "_wrapped_by_lr_sched")  # holds the optimizer that it steps
+    return (function.__module__ or "").partition(".")[0] == "torch" and not scheduled
+
+
+def _comes_first(mirror: Mirror, value: Any) -> bool:
+    if type(value) is not types.FunctionType or mirror.has_met(value) or _is_of_torch(value):
+        return False
+    return not hasattr(value, "_torchdynamo_orig_callable")  # one that compiles itself has a form
+
+
+def _begin(mirror: Mirror, real: types.FunctionType, path: str) -> _Begun:
     known, twins, space = mirror.known(real), mirror.functions, real.__globals__
     mirror.remember(real, real if known is None else known, path, keep=False)
     since = len(twins.made)
@@ -83,18 +130,28 @@ def reflect_function(mirror: Mirror, real: types.FunctionType, path: str) -> Any
         twins.root_space = {} if shared else space
     copies = space is twins.root_space
     named = {name: space[name] for name in (stateful_names(real) if copies else ())}
-    cells = _reflect_cells(mirror, real, path, named)
+    contents = map(content_of, real.__closure__ or ())
+    inner = [*named.items(), *zip(real.__code__.co_freevars, contents, strict=True)]
+    return _Begun(
+        real=real, path=path, known=known, since=since, root=root, named=named, inner=iter(inner)
+    )
+
+
+def _end(mirror: Mirror, begun: _Begun) -> Any:
+    real, named, twins = begun.real, begun.named, mirror.functions
+    cells = _reflect_cells(mirror, real, begun.path, named)
     recursive = twins.reaches_open(real, list(named.values()))
     changed = any(named[name] is not twin for name, twin in cells.names.items())
     own = changed or recursive or bool(global_names(real.__code__)[1])
-    if copies and (own or (root and twins.copied)):
+    copies = real.__globals__ is twins.root_space
+    if copies and (own or (begun.root and twins.copied)):
         twins.copied = True
-        cells = cells.within(twins.space(space))
-    if root and not twins.copied:
+        cells = cells.within(twins.space(real.__globals__))
+    if begun.root and not twins.copied:
         twins.root_space = {}
-    twin = rebuild(real, cells, known, anew=recursive)
-    twins.finish(real, twin, since)
-    mirror.remember(real, twin, path, keep=twin is not real)
+    twin = rebuild(real, cells, begun.known, anew=recursive)
+    twins.finish(real, twin, begun.since)
+    mirror.remember(real, twin, begun.path, keep=twin is not real)
     return twin
 
 
@@ -125,14 +182,14 @@ def methods_assign(function: types.FunctionType) -> bool:
     Methods have no copies, so what they assign is seen by no function that has a copy.
     """
     space = function.__globals__
-    classes = [v for v in list(space.values()) if isinstance(v, type) and _is_of(space, v)]
+    classes = [v for v in list(space.values()) if issubclass(type(v), type) and _is_of(space, v)]
     methods = [f for kind in classes for part in vars(kind).values() for f in functions_of(part)]
     assigned = {name for method in methods for name in global_names(method.__code__)[1]}
     return bool(assigned) and not assigned.isdisjoint(_reached_names(function))
 
 
 def _is_of(space: dict[str, Any], kind: type) -> bool:
-    return kind.__module__ == space.get("__name__")
+    return bool(attribute(kind, "__module__") == space.get("__name__"))
 
 
 def _reached_names(function: types.FunctionType) -> set[str]:
@@ -149,8 +206,8 @@ def _reached_codes(function: types.FunctionType) -> set[types.CodeType]:
         if code not in found:
             found.add(code)
             named = [space.get(name) for name in global_names(code)[0]]
-            own = (inspect.unwrap(f) if callable(f) else f for f in named)
-            left += [f for f in own if isinstance(f, types.FunctionType) and f.__globals__ is space]
+            own = map(unwrapped, named)
+            left += [f for f in own if type(f) is types.FunctionType and f.__globals__ is space]
     return found
 
 

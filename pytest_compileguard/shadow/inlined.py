@@ -18,7 +18,7 @@ import torch
 
 from pytest_compileguard import dynamo
 from pytest_compileguard.errors import UnsupportedTorchError
-from pytest_compileguard.isolation.functions import Cells, content_of, global_names
+from pytest_compileguard.isolation.functions import values_read
 from pytest_compileguard.isolation.objects import attributes_of, is_compiler_mark
 from pytest_compileguard.isolation.ownership import file_of, is_users
 from pytest_compileguard.shadow.compiling import compiled_part, compiles_itself
@@ -37,7 +37,7 @@ def inlined_notes(target: Any, parts: tuple[str, ...]) -> tuple[str, ...]:
     if compiles_itself(target):
         return ()
     part = compiled_part(target)
-    named = [value for plain in plain_functions(part) for value in _named(plain)]
+    named = [value for plain in plain_functions(part) for value in values_read(plain)]
     found, complete = _compiled_within([part, *own_functions(part), *named])
     notes = _notes(tuple(getattr(f, "__qualname__", type(f).__name__) for f in found))
     if complete:
@@ -98,7 +98,7 @@ def _inner(value: Any) -> Iterator[Any]:
     """What a value holds."""
     if isinstance(value, types.FunctionType):
         if is_users(value.__code__.co_filename):
-            yield from _named(value)
+            yield from values_read(value)
     elif isinstance(value, types.MethodType):
         yield from (value.__self__, value.__func__)
     elif isinstance(value, functools.partial):
@@ -110,11 +110,3 @@ def _inner(value: Any) -> Iterator[Any]:
     if not isinstance(value, types.FunctionType | types.MethodType):
         attributes = attributes_of(value).items()
         yield from (part for name, part in attributes if not is_compiler_mark(name))
-
-
-def _named(function: types.FunctionType) -> Iterator[Any]:
-    """What a function reads of globals and of the functions around it."""
-    space = function.__globals__
-    yield from (space[name] for name in global_names(function.__code__)[0] if name in space)
-    contents = map(content_of, function.__closure__ or ())
-    yield from (content for content in contents if content is not Cells.EMPTY)
