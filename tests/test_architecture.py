@@ -70,6 +70,7 @@ ROOMS: dict[str, Room] = {
     "shadow/apart": Room(torch="yes"),
     "shadow/float64": Room(torch="yes"),
     "shadow/call": Room(torch="yes"),
+    "shadow/failing": Room(torch="yes"),
     "shadow/isolated": Room(torch="yes"),
     "shadow/idle": Room(torch="yes"),
     "shadow/captured": Room(torch="yes"),

@@ -36,6 +36,7 @@ from pytest_compileguard.shadow.compiling import (
     compiled_parts,
     compiles_itself,
 )
+from pytest_compileguard.shadow.failing import FailedCalls
 from pytest_compileguard.shadow.gradient_names import names_gradients
 from pytest_compileguard.shadow.idle import leaves_nothing
 from pytest_compileguard.shadow.inlined import inlined_notes
@@ -48,7 +49,6 @@ from pytest_compileguard.shadow.prepared import (
     Prepared,
     devices_of,
     has_lazy_parameters,
-    held_parameters,
     whole_step,
 )
 from pytest_compileguard.target import argument_names
@@ -75,10 +75,7 @@ class Shadow:
         self._differentiates = names_gradients(target)
         """Whether a call adds to gradients, by a backward pass, or drops them."""
         self.last: Timeable | None = None
-        self.failed: ComparedCall | None = None
-        """The first call whose two sides differ."""
-        self._differs_from_other: ComparedCall | None = None
-        """The first one whose sides agree, but not with the other implementation."""
+        self._failed = FailedCalls()
 
     @property
     def compiled_already(self) -> bool:
@@ -119,7 +116,7 @@ class Shadow:
                 if written := shared.written("the compiled code"):
                     # Once more, it would write to them again.
                     made.problem = written
-                    self.failed = self._differs_from_other = None
+                    self._failed.drop()
         except torch.OutOfMemoryError as error:
             made.problem = explain_error(error)[0]
         except Exception as error:  # noqa: BLE001  # the check fails by it, the test goes on
@@ -183,22 +180,24 @@ class Shadow:
 
     def locate(self, plan: Plan) -> Departure | None:
         """Find where the first failing call departs; all compiled code is dropped for it."""
-        if self.failed is None or not plan.locates:
+        failed = self._failed.by_sides
+        if failed is None or not plan.locates:
             return None
         if self.compiled_already and not compiles_itself(self._target):
             reason = (
                 "parts of the target compile themselves, so it can't be compiled stage by stage"
             )
-            return Departure(call=self.failed.index, stage=None, reason=reason)
+            return Departure(call=failed.index, stage=None, reason=reason)
         dynamo.load_backend(self._plan.arguments.backend)
-        return locate(self.failed, self._compile_again, plan, own=self.compiled_already)
+        return locate(failed, self._compile_again, plan, own=self.compiled_already)
 
     def save(self, plan: Plan, departure: Departure | None) -> Reproduction | None:
         """Save the first failing call, if the plan says where to."""
-        failed = self.failed or self._differs_from_other
+        failed = self._failed.by_sides or self._failed.by_reference
         if failed is None or plan.artifacts is None:
             return None
-        reference = self._other.reference if self._other and self.failed is None else None
+        judged_by = self._other if self._failed.by_sides is None else None
+        reference = None if judged_by is None else judged_by.reference
         return save(failed, self._target, plan, plan.artifacts, departure, reference)
 
     def _compile_again(self, twin: Any) -> Any:
@@ -292,17 +291,7 @@ class Shadow:
         return other
 
     def _keep(self, failed: ComparedCall, *, sound: bool) -> None:
-        """Keep the first failing call; snapshots of those to come are taken by another mirror.
-
-        A call that is ``sound`` differs from the other implementation alone.
-        """
-        known = self.failed or (self._differs_from_other if sound else None)
-        if self._mirrors is None or known is not None:
-            return
-        kept = dataclasses.replace(failed, parameters=held_parameters(failed.snapshot))
-        if sound:
-            self._differs_from_other = kept
-        else:
-            self.failed = kept
-        snapshot, eager, twin = self._mirrors
-        self._mirrors = (snapshot.fresh(), eager, twin)
+        """Keep it if it is the first; snapshots of those to come are taken by another mirror."""
+        if self._mirrors is not None and self._failed.keep(failed, sound=sound):
+            snapshot, eager, twin = self._mirrors
+            self._mirrors = (snapshot.fresh(), eager, twin)
