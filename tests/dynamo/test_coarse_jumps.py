@@ -71,16 +71,29 @@ def pooled() -> nn.Module:
     return nn.Sequential(nn.Linear(64, 128), nn.MaxPool1d(4), nn.Linear(32, 16), nn.Hardtanh())
 
 
+def autocast(
+    target: Callable[..., Any], *calls: tuple[torch.Tensor, ...], backend: Callable[..., Any]
+) -> Checked:
+    """Check calls that are made under autocast."""
+    return check(
+        target,
+        *calls,
+        around=lambda _call: torch.autocast("cpu", torch.bfloat16),
+        backend=backend,
+        locates=False,
+    )
+
+
+def products(rows: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """The factors of some calls."""
+    torch.manual_seed(0)
+    return [(torch.randn(rows, 64), torch.randn(64, 64)) for _ in range(CALLS)]
+
+
 def seen(make: Callable[[], nn.Module], change: Callable[[torch.Tensor], torch.Tensor]) -> Checked:
     torch.manual_seed(0)
     calls = [(torch.randn(32, 64, requires_grad=True),) for _ in range(CALLS)]
-    return check(
-        make(),
-        *calls,
-        around=lambda _call: torch.autocast("cpu", torch.bfloat16),
-        backend=rounding(change),
-        locates=False,
-    )
+    return autocast(make(), *calls, backend=rounding(change))
 
 
 @pytest.mark.parametrize("make", (perceptron, pooled))
@@ -123,13 +136,8 @@ def test_what_never_passed_16_bits_is_held_to_its_own_digits(
     target: Callable[..., Any], factor: float
 ) -> None:
     torch.manual_seed(0)
-    told = check(
-        target,
-        (torch.randn(32, 64), torch.randn(64, 8)),
-        around=lambda _call: torch.autocast("cpu", torch.bfloat16),
-        backend=last_times(factor),
-        locates=False,
-    ).told
+    call = torch.randn(32, 64), torch.randn(64, 8)
+    told = autocast(target, call, backend=last_times(factor)).told
     assert ("output[1]" in told) == (factor != 1), told
 
 
@@ -138,15 +146,7 @@ def steps(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
 
 
 def test_where_eager_jumped_nowhere_its_error_tells_nothing() -> None:
-    torch.manual_seed(0)
-    told = check(
-        steps,
-        *((torch.randn(8, 64), torch.randn(64, 64)) for _ in range(CALLS)),
-        around=lambda _call: torch.autocast("cpu", torch.bfloat16),
-        backend=rounding(lambda first: first),
-        locates=False,
-    ).told
-    assert told == ""
+    assert autocast(steps, *products(8), backend=rounding(lambda first: first)).told == ""
 
 
 def best(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
@@ -164,14 +164,8 @@ def few_best(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize("wrong", (False, True))
 @pytest.mark.parametrize("target", (best, positive, few_best))
 def test_whole_numbers_that_rounding_decides(target: Callable[..., Any], *, wrong: bool) -> None:
-    torch.manual_seed(0)
-    told = check(
-        target,
-        *((torch.randn(32, 64), torch.randn(64, 64)) for _ in range(CALLS)),
-        around=lambda _call: torch.autocast("cpu", torch.bfloat16),
-        backend=rounding(lambda first: first.roll(1, 0) if wrong else first),
-        locates=False,
-    ).told
+    backend = rounding(lambda first: first.roll(1, 0) if wrong else first)
+    told = autocast(target, *products(32), backend=backend).told
     assert (f"compiled differs from eager in {CALLS} of {CALLS} calls" if wrong else "") in told
     assert wrong or told == ""
 
@@ -182,16 +176,9 @@ def selected(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
 
 
 def test_where_rounding_decides_how_many_there_are_sides_of_one_length_are_compared() -> None:
-    torch.manual_seed(0)
-    seen = check(
-        selected,
-        *((torch.randn(32, 64), torch.randn(64, 64)) for _ in range(CALLS)),
-        around=lambda _call: torch.autocast("cpu", torch.bfloat16),
-        backend=rounding(lambda first: first),
-        locates=False,
-    )
-    assert "the shadow call failed" not in seen.told
-    assert "output: shape: compiled [" in seen.told
+    told = autocast(selected, *products(32), backend=rounding(lambda first: first)).told
+    assert "the shadow call failed" not in told
+    assert "output: shape: compiled [" in told
 
 
 def on_copies(graph: torch.fx.GraphModule, _inputs: object) -> Callable[..., Any]:
@@ -208,13 +195,8 @@ def test_a_lost_step_is_smaller_than_what_products_round_and_found_all_the_same(
         return y
 
     torch.manual_seed(0)
-    told = check(
-        step,
-        (torch.randn(32, 64), 1 + 0.1 * torch.rand(64, 64)),
-        around=lambda _call: torch.autocast("cpu", torch.bfloat16),
-        backend=on_copies,
-        locates=False,
-    ).told
+    call = torch.randn(32, 64), 1 + 0.1 * torch.rand(64, 64)
+    told = autocast(step, call, backend=on_copies).told
     assert "call 1, weight after the call: " in told, told
 
 
@@ -228,11 +210,6 @@ def test_products_within_control_flow(factor: float) -> None:
         )
 
     torch.manual_seed(0)
-    told = check(
-        either,
-        (torch.randn(32, 64, requires_grad=True), torch.randn(64, 8, requires_grad=True)),
-        around=lambda _call: torch.autocast("cpu", torch.bfloat16),
-        backend=last_times(factor),
-        locates=False,
-    ).told
+    call = torch.randn(32, 64, requires_grad=True), torch.randn(64, 8, requires_grad=True)
+    told = autocast(either, call, backend=last_times(factor)).told
     assert ("compiled differs from eager" in told) == (factor != 1), told
