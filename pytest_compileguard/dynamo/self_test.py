@@ -13,6 +13,7 @@ from pytest_compileguard.dynamo.counters import counters
 from pytest_compileguard.dynamo.listening import configured, tracing
 from pytest_compileguard.dynamo.regions import probing
 from pytest_compileguard.dynamo.state import hindrances
+from pytest_compileguard.dynamo.windows import while_compiling
 from pytest_compileguard.errors import UnsupportedTorchError
 from pytest_compileguard.trace.compiles import TraceFacts, read_trace
 
@@ -61,7 +62,9 @@ def _deviations() -> list[str]:
     before = counters()
     with torch.no_grad(), torch._dynamo.config.patch(known), configured():
         compiled = torch.compile(fresh, backend="eager", dynamic=False)
-        with tracing(0, set()) as trace:
+        times: list[str] = []
+        windows = while_compiling(lambda: times.append("begins"), lambda: times.append("ends"))
+        with windows, tracing(0, set()) as trace:
             compiled(torch.ones(2))
             compiled(torch.ones(3))
         with probing(1) as warm:
@@ -70,6 +73,7 @@ def _deviations() -> list[str]:
     seen = _summary(facts)
     if not trace.foreign:  # torch's counters are those of all threads
         seen["graphs by its counter"] = counters().since(before).unique_graphs
+        seen["times of compiling"] = times
     if warm.regions is not None:
         seen["compiled regions that a later call runs"] = len(warm.regions)
     return [
@@ -103,5 +107,6 @@ _TRUE = {
     "recompiles": [("size", "2", "3")] * 2,
     "frames given up": 0,
     "graphs by its counter": 4,
+    "times of compiling": ["begins", "ends"] * 4,
     "compiled regions that a later call runs": 2,
 }

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import torch
+from torch._dynamo.callback import CompilationCallbackHandler
 
-from pytest_compileguard.dynamo import self_test
+from pytest_compileguard.dynamo import self_test, windows
 from tests.dynamo import break_functions
 from tests.dynamo.checked import check
 
@@ -78,6 +79,16 @@ def test_changed_trace_is_refused(name: str) -> None:
 
     assert seen.verdict.outcome == "failed"
     assert f"the compile trace of torch {torch.__version__} is not understood" in seen.told
+
+
+@pytest.mark.usefixtures("_tried_out_anew")
+def test_a_torch_that_does_not_say_when_it_compiles_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    unheard = CompilationCallbackHandler()  # as if torch told others
+    monkeypatch.setattr(windows, "callback_handler", unheard)
+    told = check(break_functions.clean, (torch.ones(4),)).told
+    assert "it says times of compiling: [], not ['begins', 'ends', " in told
 
 
 @pytest.mark.usefixtures("_tried_out_anew")
