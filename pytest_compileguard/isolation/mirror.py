@@ -105,10 +105,15 @@ class Mirror:
 
     def target(self, real: Any) -> Any:
         """Bring the twin of the target to the target's present state, and return it."""
-        self._passed, self._current, self.keeps = {}, set(), True
-        self.functions.made = []
         self._pairs.drop_ended()
-        self._graded = []
+        twin = self._target(real)
+        while self.functions.are_unfinished(self._passed.values()):
+            twin = self._target(real)
+        return twin
+
+    def _target(self, real: Any) -> Any:
+        self._passed, self._current, self.keeps = {}, set(), True
+        self.functions.made, self._graded = [], []
         twin = self.reflect(real, "")
         self._share_gradients()
         return twin
@@ -182,6 +187,7 @@ class Mirror:
         if id(real) in self.themselves:
             self._passed[id(real)] = (real, real)
         if id(real) in self._passed:
+            self.functions.met(real)
             return self._passed[id(real)][1]
         if isinstance(real, torch.Tensor):
             shared = isinstance(real, torch.nn.Parameter)

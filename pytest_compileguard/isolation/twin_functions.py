@@ -2,13 +2,14 @@
 
 Dynamo takes the globals of what it inlines from the module that they belong to, unless they are
 those of the target. So either the target has copied ones, and what else is of its file has the
-same, or none has.
+same, or none has. Functions that share their code, as those behind one decorator do, must have the
+same globals too: what Dynamo leaves of one of them stands in those.
 """
 
 from __future__ import annotations
 
 import types
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +42,12 @@ class FunctionTwins:
     """Twins of this call, in the order in which they were finished."""
     open: set[int] = field(default_factory=set)
     """Functions that are being copied: one that they call may call them."""
+    _met_open: set[int] = field(default_factory=set)
+    """Those of them that something else holds."""
+    _late: bool = False
+    """Whether one of these got its first twin, so that what holds it holds another function."""
+    _shared: set[types.CodeType] = field(default_factory=set)
+    """Code of which all functions need a twin, as one of them has."""
     _spaces: dict[int, tuple[dict[str, Any], dict[str, Any]]] = field(default_factory=dict)
 
     def space(self, real: dict[str, Any]) -> dict[str, Any]:
@@ -54,11 +61,40 @@ class FunctionTwins:
         held = [*named, *(content_of(cell) for cell in real.__closure__ or ())]
         return any(id(value) in self.open for value in held if value is not real)
 
-    def finish(self, real: types.FunctionType, twin: types.FunctionType, since: int) -> None:
+    def met(self, value: Any) -> None:
+        """Note that something holds a value that was met before."""
+        if id(value) in self.open:
+            self._met_open.add(id(value))
+
+    def shares_code(self, real: types.FunctionType) -> bool:
+        """Whether another function of this code needs a twin."""
+        return real.__code__ in self._shared
+
+    def are_unfinished(self, met: Iterable[tuple[Any, Any]]) -> bool:
+        """Whether all that was met, with its twins, must be copied once more.
+
+        What holds a function that had no twin yet took it for its own twin, and tuples can't be
+        mended. Now it has one.
+        """
+        late, self._late = self._late, False
+        apart: dict[bool, set[types.CodeType]] = {True: set(), False: set()}
+        for real, twin in met:
+            if type(real) is types.FunctionType and real.__globals__ is self.root_space:
+                apart[twin.__globals__ is real.__globals__].add(real.__code__)
+        odd = (apart[True] & apart[False]) - self._shared
+        self._shared |= odd
+        return late or bool(odd)
+
+    def finish(
+        self, real: types.FunctionType, twin: types.FunctionType, since: int, *, known: bool
+    ) -> None:
         """Let what was made since the copying began call the twin, which did not exist yet."""
         self.open.discard(id(real))
         if twin is real:
             return
+        if id(real) in self._met_open:
+            self._met_open.discard(id(real))
+            self._late |= not known
         self.made.append(twin)
         users, space = self.made[since:], twin.__globals__
         for user in users:
@@ -120,7 +156,10 @@ def _comes_first(mirror: Mirror, value: Any) -> bool:
 
 
 def _begin(mirror: Mirror, real: types.FunctionType, path: str) -> _Begun:
-    known, twins, space = mirror.known(real), mirror.functions, real.__globals__
+    twins, space = mirror.functions, real.__globals__
+    known = mirror.known(real)
+    if known is not None and known.__globals__ is space and twins.shares_code(real):
+        known = None  # a function can't be given other globals
     mirror.remember(real, real if known is None else known, path, keep=False)
     since = len(twins.made)
     twins.open.add(id(real))
@@ -142,15 +181,16 @@ def _end(mirror: Mirror, begun: _Begun) -> Any:
     cells = _reflect_cells(mirror, real, begun.path, named)
     recursive = twins.reaches_open(real, list(named.values()))
     changed = any(named[name] is not twin for name, twin in cells.names.items())
-    own = changed or recursive or bool(global_names(real.__code__)[1])
+    own = changed or recursive or twins.shares_code(real) or bool(global_names(real.__code__)[1])
     copies = real.__globals__ is twins.root_space
     if copies and (own or (begun.root and twins.copied)):
         twins.copied = True
         cells = cells.within(twins.space(real.__globals__))
     if begun.root and not twins.copied:
         twins.root_space = {}
-    twin = rebuild(real, cells, begun.known, anew=recursive)
-    twins.finish(real, twin, begun.since)
+    anew = recursive or (copies and twins.shares_code(real))
+    twin = rebuild(real, cells, begun.known, anew=anew)
+    twins.finish(real, twin, begun.since, known=begun.known is not None)
     mirror.remember(real, twin, begun.path, keep=twin is not real)
     return twin
 
