@@ -26,8 +26,10 @@ _NEIGHBOURS = 2
 """Magnitudes to either side that an element is judged with where its own has few."""
 _MANY = 256
 """Elements from which on a magnitude is judged alone: their mean error then scatters by 5 %."""
-_FEW = 32
-"""Elements below which even neighbours say too little: their mean error scatters by an eighth."""
+_MOST_BY_LUCK = 0.1
+"""Share of the size of numbers that chance may explain."""
+_LUCK = 100.0
+"""Times that the error of one element may by chance be smaller than it usually is."""
 
 
 def within_at_large(
@@ -40,7 +42,8 @@ def within_at_large(
     if not error.numel():
         return True
     for _, near in kinds(sizes):
-        units = max(UNITS_AT_LARGE, OWN_UNITS / math.sqrt(int(near.sum())))
+        count = int(near.sum())
+        units = max(UNITS_AT_LARGE, OWN_UNITS / math.sqrt(count))
         allowed = k * rms(eager_error[near]) + units * unit * rms(sizes[near])
         if rms(error[near]) > allowed:
             return False
@@ -50,16 +53,30 @@ def within_at_large(
 def kinds(sizes: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """Groups of elements of one magnitude, and those with which they are judged.
 
-    The errors of a handful scatter: few elements are judged with their neighbours, and where
-    these are few as well, with all others.
+    The errors of a handful scatter: few elements are judged with their neighbours. What is 0 has
+    no magnitude; what rounding makes of it is seen among all.
     """
-    everything = torch.ones_like(sizes, dtype=torch.bool)
-    logarithm = torch.log2(sizes.clamp(min=torch.finfo(torch.float64).tiny))
+    none = sizes == 0
+    logarithm = torch.log2(torch.where(none, 1.0, sizes))
     group = torch.floor(logarithm / _OCTAVES).to(torch.int64)
-    for number in torch.unique(group):
-        part = group == number
-        near = part if int(part.sum()) >= _MANY else (group - number).abs() <= _NEIGHBOURS
-        yield part, near if int(near.sum()) >= _FEW else everything
+    for number in torch.unique(group[~none]):
+        part = (group == number) & ~none
+        close = ((group - number).abs() <= _NEIGHBOURS) & ~none
+        yield part, part if int(part.sum()) >= _MANY else close
+    if bool(none.any()):
+        yield none, none if int(none.sum()) >= _MANY else torch.ones_like(none)
+
+
+def by_luck(eager_error: torch.Tensor, k: float, sizes: torch.Tensor) -> float:
+    """Times that an error may be that of eager, which may be small by chance where few are seen.
+
+    So few in a thousand of so many normally distributed numbers are that small together: one is a
+    hundred times smaller, eight are five times, and many hardly at all. Chance excuses no more than
+    a tenth of the numbers.
+    """
+    noise, count = rms(eager_error), max(eager_error.numel(), 1)
+    most = _MOST_BY_LUCK * rms(sizes) / noise if noise else 0.0
+    return max(k, min(k * (1 + _LUCK / (count * math.sqrt(count))), most))
 
 
 def rms(values: torch.Tensor) -> float:
