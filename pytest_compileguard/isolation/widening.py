@@ -19,6 +19,8 @@ class Nudge(NamedTuple):
     """1, or -1 for the opposite of where the seed moves each of them."""
     unit: float = 0.0
     """Of the type that products are made in; then their factors move, and nothing else does."""
+    every: bool = False
+    """Whether numbers of few digits move too, though none of the inputs was rounded."""
 
 
 _FINEST = torch.finfo(torch.float64).eps
@@ -27,13 +29,14 @@ _FINEST = torch.finfo(torch.float64).eps
 class Rounding:
     """Moves each number one way or the other, by chance.
 
-    But for those that need at most half of the digits of their type, as 0, 1, -3 or 0.5 do: a mask,
-    a label or a count stands for itself, and what compares it is not on the edge of a jump. Numbers
-    of float64 all move: only so is it known what rounding makes of them.
+    But for those that need at most half of the digits of their type, as 0, 1, -3 or 0.5 do, unless
+    every one is to move: a mask, a label or a count stands for itself, and what compares it is not
+    on the edge of a jump. What is computed of it may be. Numbers of float64 all move: only so is it
+    known what rounding makes of them.
     """
 
     def __init__(self, nudge: Nudge) -> None:
-        self._seed, self._way = nudge.seed, nudge.way
+        self._seed, self._way, self._every = nudge.seed, nudge.way, nudge.every
         self._chances: dict[torch.device, torch.Generator] = {}
 
     def __call__(self, wide: torch.Tensor, unit: float) -> torch.Tensor:
@@ -46,7 +49,8 @@ class Rounding:
         bits = torch.randint(0, 2, wide.shape, generator=self._chances[device], device=device)
         signs = bits.to(torch.float64) * 2 - 1  # float32 has no such digit of float64
         moved = wide * (1 + self._way * unit * signs)
-        return moved if unit <= _FINEST else torch.where(_is_short(wide, unit), wide, moved)
+        moves_all = self._every or unit <= _FINEST
+        return moved if moves_all else torch.where(_is_short(wide, unit), wide, moved)
 
 
 def _is_short(wide: torch.Tensor, unit: float) -> torch.Tensor:

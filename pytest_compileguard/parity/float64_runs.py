@@ -46,7 +46,7 @@ class Float64Runs:
     def __init__(self, make: MakeRun) -> None:
         self._make = make
         self._exact: Side | str | None = None
-        self._moved: dict[float, list[Side]] = {}
+        self._moved: dict[tuple[float, bool], list[Side]] = {}
         self._leaves: dict[tuple[int, Place], dict[str, Any]] = {}
 
     @property
@@ -64,14 +64,20 @@ class Float64Runs:
             self._exact = self._make(None)
         return None if isinstance(self._exact, str) else self._numbers(self._exact, about, like)
 
-    def moved(self, about: About, like: Any, unit: float = 0.0) -> list[torch.Tensor]:
-        """The same from inputs that rounding moved, to a type of this unit if it is narrower."""
-        if unit not in self._moved:
+    def moved(
+        self, about: About, like: Any, unit: float = 0.0, *, every: bool = False
+    ) -> list[torch.Tensor]:
+        """The same from inputs that rounding moved, to a type of this unit if it is narrower.
+
+        With ``every``, also from those that stand for themselves.
+        """
+        key = unit, every
+        if key not in self._moved:
             pairs = range(_COARSE_PAIRS if unit else _MOVED_PAIRS)
-            runs = [self._make(Nudge(seed, way, unit)) for seed in pairs for way in (1, -1)]
-            self._moved[unit] = [run for run in runs if isinstance(run, Side)]
+            runs = [self._make(Nudge(seed, way, *key)) for seed in pairs for way in (1, -1)]
+            self._moved[key] = [run for run in runs if isinstance(run, Side)]
         exact = self.exact(about, like)
-        found = [self._numbers(side, about, like) for side in self._moved[unit]]
+        found = [self._numbers(side, about, like) for side in self._moved[key]]
         # Where rounding decides how many elements there are, some runs say nothing of each.
         return [
             numbers

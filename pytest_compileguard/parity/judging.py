@@ -18,6 +18,7 @@ from pytest_compileguard.parity.jumps import is_among, is_whole, jumps_alone, te
 from pytest_compileguard.parity.numbers import has_arithmetic, stored
 from pytest_compileguard.parity.precision import (
     TF32_EPSILON,
+    is_narrow,
     is_off_at_large,
     is_uneven,
     within_precision,
@@ -183,6 +184,8 @@ class LeafJudge:
         yield []
         moved = telling(self._runs.moved(about, expected), numbers, exact)
         yield moved
+        if not is_narrow(numbers):
+            yield telling(self._runs.moved(about, expected, every=True), numbers, exact)
         unit = self._coarsest(expected)
         if not unit:
             return

@@ -28,10 +28,10 @@ def telling(
 ) -> list[torch.Tensor]:
     """Leave of moved runs none where what moves them can't be rounding.
 
-    Eager rounds too. Where most runs are far off and it is not, values stand on a jump by
-    themselves, as a mask of thirds that is compared with a third: nothing moves them but the run.
-    Of runs that move in opposite ways, half at most pass a jump that rounding may pass. In 16 bits
-    jumps are many, and eager may be where it is by chance.
+    Eager rounds too. Where half of the runs are far off and it is not, values stand on a jump by
+    themselves, as a third that is compared with a third: nothing moves them but the run. Of two
+    runs that move in opposite ways, one passes such a jump. In 16 bits jumps are many, and eager
+    may be where it is by chance.
     """
     judged = is_inexact(expected) and expected.dtype not in NARROW
     if not moved or not judged or expected.shape != exact.shape:
@@ -42,7 +42,7 @@ def telling(
         return list(moved)
     runs = [(run - exact)[known].abs() for run in moved]
     off = sorted(rms(run.nan_to_num(nan=math.inf, posinf=math.inf)) for run in runs)
-    typical = off[(len(off) - 1) // 2]
+    typical = off[len(off) // 2]
     own = rms((expected - exact)[known].abs())
     untouched = typical > _FAR_OFF * size and own * _UNTOUCHED < typical
     return [] if untouched else list(moved)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -79,6 +80,57 @@ def test_a_factor_in_a_gradient_is_found(name: str, factor: float) -> None:
     wrong = changing(gradient_times(factor))
     told = check(GRADIENTS[name], (argument,), backend=wrong, locates=False).told
     assert "gradient of x" in told
+
+
+SCALARS: dict[str, tuple[Target, torch.Tensor]] = {
+    "decides a sign": (lambda x, t: torch.where(t >= 1 / 3, x, -x), torch.tensor(1 / 3)),
+    "decides a sum": (lambda x, t: torch.where(t >= 0.1, x.sum(), -x.sum()), torch.tensor(0.1)),
+}
+
+
+@pytest.mark.parametrize("name", SCALARS)
+def test_a_single_value_on_a_jump_excuses_nothing(name: str) -> None:
+    target, scalar = SCALARS[name]
+    for factor in FACTORS:
+        wrong = changing(lambda out, factor=factor: out * factor)  # type: ignore[misc]
+        assert "output" in check(target, (x(), scalar), backend=wrong, locates=False).told, factor
+
+
+def instead(target: Callable[[torch.Tensor], torch.Tensor]) -> Callable[..., Any]:
+    """A backend that computes something else."""
+    return lambda _graph, _inputs: lambda *args: [target(args[-1])]
+
+
+COUNTS = torch.arange(96.0).reshape(8, 12)
+EIGHTHS = torch.arange(-48, 48) / 8
+TENTH, THREE_TENTHS = torch.tensor(0.1).double(), torch.tensor(0.3).double()
+ROUNDED: dict[str, tuple[Target, Target, torch.Tensor]] = {
+    "a fused multiplication and addition": (
+        lambda x: torch.where(x * 0.1 - 0.3 >= 0, x, -x),
+        lambda x: torch.where((x.double() * TENTH - THREE_TENTHS).float() >= 0, x, -x),
+        COUNTS,
+    ),
+    "more digits": (
+        lambda x: torch.round(x / 0.1),
+        lambda x: torch.round(x.double() / TENTH).float(),
+        EIGHTHS,
+    ),
+    "a reciprocal": (
+        lambda x: torch.floor(x / 49 * 7),
+        lambda x: torch.floor(x * (torch.ones(()) / 49) * 7),
+        COUNTS,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ROUNDED)
+def test_what_is_computed_of_numbers_of_few_digits_may_be_rounded(name: str) -> None:
+    target, other, given = ROUNDED[name]
+    seen = check(target, (given,), backend=instead(other), locates=False)
+    assert seen.told == ""
+    assert not torch.equal(other(given), target(given))
+    wrong = instead(lambda x: other(x) * 1.5)
+    assert "output" in check(target, (given,), backend=wrong, locates=False).told
 
 
 EDGES: dict[str, Target] = {
