@@ -15,7 +15,7 @@ from pytest_compileguard.parity.bindings import Bindings, rebound, same_paths
 from pytest_compileguard.parity.errors_raised import same_error
 from pytest_compileguard.parity.float64_runs import About
 from pytest_compileguard.parity.gradients import Cotangents, is_of_used_graph
-from pytest_compileguard.parity.identity import objects_of_state, odd_ones
+from pytest_compileguard.parity.identity import odd_ones
 from pytest_compileguard.parity.judging import CallParity, LeafJudge
 from pytest_compileguard.parity.leaves import Leaf, Structure, lack_numbers
 from pytest_compileguard.parity.plain import equal_leaves
@@ -146,7 +146,7 @@ class SideComparison:
             if expected[path] != actual.get(path):
                 texts = sharing_text(actual.get(path)), sharing_text(expected[path])
                 self._judge.report(path, "aliasing", f"compiled {texts[0]}, eager {texts[1]}")
-        named = ([*side.objects, *objects_of_state(side.state)] for side in (eager, compiled))
+        named = ([*side.objects, *side.kept_objects] for side in (eager, compiled))
         for path, message in odd_ones(*named):
             self._judge.report(path, "aliasing", message)
 
