@@ -16,10 +16,43 @@ from tests.dynamo.checked import check
 pytestmark = pytest.mark.usefixtures("compiler_loaded")
 
 FILES = {
-    "PK/__init__.py": "OPS = {}\nSCALE = 2\n",
+    "PK/__init__.py": "OPS = {}\nSCALE = 2\nCOUNT = 0\n",
     "PK/heavy.py": "import PK\nPK.OPS['double'] = lambda x: x * 2\n",
     "PK/scales.py": "import PK\nPK.SCALE = 3\n",
     "PK/light.py": "def f(x):\n    return x * 4\n",
+    "PK/inner/__init__.py": "",
+    "PK/inner/deep.py": "",
+    "PK/above.py": """
+from torch.compiler import is_compiling
+
+PLANTED = False
+
+def wrong():
+    return int(PLANTED and is_compiling())
+
+def binds_above(x):
+    import PK.inner
+    PK.SCALE = 1 + wrong()
+    return x * 2
+
+def binds_above_two(x):
+    import PK.inner.deep
+    PK.SCALE = 1 + wrong()
+    return x * 2
+
+def binds_above_by_string(x):
+    import importlib
+    importlib.import_module("PK.inner.deep")
+    import sys
+    setattr(sys.modules["PK"], "SCALE", 1 + wrong())
+    return x * 2
+
+def counts_above(x):
+    import PK.inner.deep as deep
+    import PK.inner
+    PK.COUNT += 1 + wrong()
+    return x * 2
+""",
     "PK/targets.py": """
 import os
 import torch
@@ -74,7 +107,7 @@ def targets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     It has a name of its own in each test: torch remembers the modules that code imports.
     """
     package = f"lazy_{next(NUMBERS)}"
-    (tmp_path / package).mkdir()
+    (tmp_path / package / "inner").mkdir(parents=True)
     for name, text in FILES.items():
         (tmp_path / name.replace("PK", package)).write_text(text.replace("PK", package))
     monkeypatch.syspath_prepend(tmp_path)
@@ -141,3 +174,23 @@ def test_other_state_is_not_put_down_to_a_module_of_others(targets: Any) -> None
     assert "colorsys" in sys.modules
     assert "may keep state in globals or classes that are not copied" in told, told
     assert FIRST not in told
+
+
+PARENTS = {
+    "binds_above": "SCALE",
+    "binds_above_two": "SCALE",
+    "binds_above_by_string": "SCALE",
+    "counts_above": "COUNT",
+}
+
+
+@pytest.mark.parametrize("name", PARENTS)
+@pytest.mark.parametrize("planted", (False, True))
+def test_an_import_binds_the_packages_above(targets: Any, name: str, *, planted: bool) -> None:
+    importlib.import_module(f"{targets.__package__}.inner.deep")
+    above: Any = importlib.import_module(f"{targets.__package__}.above")
+    above.PLANTED = planted
+    seen = check(getattr(above, name), (torch.ones(3),), locates=False)
+    assert seen.verdict.outcome == ("failed" if planted else "passed"), seen.told
+    assert not planted or f"{targets.__package__}.{PARENTS[name]}" in seen.told, seen.told
+    assert getattr(package_of(targets), PARENTS[name]) == 1
