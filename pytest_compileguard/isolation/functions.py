@@ -216,7 +216,9 @@ def attribute_names(code: types.CodeType) -> Attributes:
         if instruction.opname in ("STORE_ATTR", "DELETE_ATTR"):
             assigned.add(instruction.argval)
         elif instruction.opname == "IMPORT_NAME":
-            imported.add((instruction.argval, level))
+            # Of ``import a.b.c``, it is ``a`` that code goes on with.
+            parts = instruction.argval.split(".")
+            imported |= {(".".join(parts[:end]), level) for end in range(1, len(parts) + 1)}
         # How relative an import is, is loaded just before the names that it imports.
         level = instruction.argval if isinstance(instruction.argval, int) else level
     return Attributes(

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from torch.utils.hooks import RemovableHandle
 
+from pytest_compileguard.answers import is_module
 from pytest_compileguard.isolation.ambient import RandomState, random_state
+from pytest_compileguard.isolation.ownership import is_users_module
 from pytest_compileguard.isolation.snapshot import Snapshot
 from pytest_compileguard.isolation.surroundings import Surroundings
 
@@ -23,6 +26,8 @@ class Scene:
     snapshot: Snapshot
     hook_number: int
     """Key under which torch keeps the next hook, of whatever object."""
+    modules: frozenset[str]
+    """Names of all that was imported: what runs once is not put back."""
 
     @property
     def truncated(self) -> bool:
@@ -36,6 +41,15 @@ class Scene:
     def numbering_hooks_as(self, other: Scene) -> Scene:
         """Let hooks have numbers from those on, so that none replaces a hook of the test."""
         return dataclasses.replace(self, hook_number=other.hook_number)
+
+    def imported_since(self, earlier: Scene) -> tuple[str, ...]:
+        """Modules of the user that were imported between two moments."""
+        new: dict[str, Any] = {
+            name: sys.modules.get(name) for name in sorted(self.modules - earlier.modules)
+        }
+        return tuple(
+            n for n, module in new.items() if is_module(module) and is_users_module(module)
+        )
 
     def restore(self) -> None:
         self.random.restore()
@@ -63,4 +77,5 @@ def _read(random: RandomState, surroundings: Surroundings) -> Scene:
         surroundings=surroundings,
         snapshot=surroundings.read(),
         hook_number=RemovableHandle.next_id,
+        modules=frozenset(sys.modules),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import types
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Mapping
 from typing import Any, NamedTuple
 
 import torch
@@ -78,11 +78,16 @@ class Snapshot:
     """What was bound to the places at one moment, and what it held."""
 
     def __init__(
-        self, bound: list[tuple[Place, Any]], of_compiler: frozenset[str] = frozenset()
+        self,
+        bound: list[tuple[Place, Any]],
+        of_compiler: frozenset[str] = frozenset(),
+        earlier: Mapping[str, Any] = types.MappingProxyType({}),
     ) -> None:
         self.bound = bound
         self.of_compiler = of_compiler
         """Paths of further places, whose values the compiler bound."""
+        self.earlier = earlier
+        """What was bound to names of modules before the call, by path."""
         self.truncated = False
         self._held: dict[int, tuple[Any, Any]] = {}
         self._gradients: dict[int, tuple[str, torch.Tensor, torch.Tensor | None]] = {}
@@ -105,8 +110,12 @@ class Snapshot:
     def values(self) -> dict[str, Any]:
         """By path, what can be compared: containers are shown as they were."""
         shown = {p.path: self._shown(v, ()) for p, v in self.bound if v is not MISSING}
-        gradients = [(path, gradient) for path, _, gradient in self._gradients.values()]
-        return shown | {f"{p}.grad": self._shown(g, ()) for p, g in gradients if g is not None}
+        return shown | {path: self._shown(grad, ()) for path, grad in self.gradients().items()}
+
+    def gradients(self) -> dict[str, torch.Tensor]:
+        """Those that stood in tensors, by path."""
+        found = ((path, gradient) for path, _, gradient in self._gradients.values())
+        return {f"{path}.grad": gradient for path, gradient in found if gradient is not None}
 
     def written_tensors(self, later: Snapshot) -> list[str]:
         """Paths of tensors too large to be copied that were written to in place since."""

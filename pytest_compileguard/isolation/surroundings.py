@@ -90,7 +90,8 @@ class Surroundings:
 
     def read(self) -> Snapshot:
         own = frozenset(p.path for p in self._all_places() if self._compilers_own.holds(p))
-        return Snapshot([(place, place.read()) for place in self._places()], own)
+        bound = [(place, place.read()) for place in self._places()]
+        return Snapshot(bound, own, {p.path: self._rebound.earlier(p) for p, _ in bound})
 
     def values(self) -> dict[str, Any]:
         """What stands in all places now, by path."""

@@ -20,7 +20,7 @@ from pytest_compileguard.parity.gradients import (
     gradients,
     make_cotangents,
 )
-from pytest_compileguard.parity.identity import objects_in
+from pytest_compileguard.parity.identity import objects_in, objects_of_state
 from pytest_compileguard.parity.leaves import Leaf, leaves_of, tensors_of
 from pytest_compileguard.parity.plain import holds_no_tensor
 from pytest_compileguard.parity.state import bound_leaves, new_tensors
@@ -53,8 +53,13 @@ class Side:
     """Paths of those that are not as the call found them."""
     outside: list[NamedTensor]
     """Tensors in the places that no copy has."""
+    kept: list[NamedTensor]
+    """Tensors that the call met and keeps, read at its end: what has no copy is the other side's
+    as soon as that runs."""
     objects: list[tuple[str, Any]]
     """Containers and objects among arguments and outputs, each under all its names."""
+    kept_objects: list[tuple[str, Any]]
+    """Those of what the call met and keeps, read at its end."""
 
     def leaves(self, place: Place) -> dict[str, Any]:
         """What stands in a place, by path: one path may mean another value in each place."""
@@ -81,8 +86,7 @@ class Side:
 
     def tensors(self) -> list[NamedTensor]:
         """All that the call gave, was given, met, and keeps."""
-        named = [*tensors_of(self.outputs), *tensors_of(self.arguments), *_tensors_in(self.state)]
-        return [*named, *new_tensors(self.state)]
+        return [*tensors_of(self.outputs), *tensors_of(self.arguments), *self.kept]
 
 
 def run_side(
@@ -142,6 +146,8 @@ def run_side(
         accumulated=accumulated,
         touched=touched,
         outside=_tensors_outside(outside()),
+        kept=kept,
+        kept_objects=list(objects_of_state(state)),
         objects=[
             found
             for name, given in [*zip(names, args, strict=True), *kwargs.items(), ("output", value)]

@@ -15,9 +15,10 @@ from pytest_compileguard.parity.bindings import Bindings, rebound, same_paths
 from pytest_compileguard.parity.errors_raised import same_error
 from pytest_compileguard.parity.float64_runs import About
 from pytest_compileguard.parity.gradients import Cotangents, is_of_used_graph
-from pytest_compileguard.parity.identity import objects_of_state, odd_ones
+from pytest_compileguard.parity.identity import odd_ones
 from pytest_compileguard.parity.judging import CallParity, LeafJudge
 from pytest_compileguard.parity.leaves import Leaf, Structure, lack_numbers
+from pytest_compileguard.parity.one_sided import one_sided
 from pytest_compileguard.parity.plain import equal_leaves
 from pytest_compileguard.parity.random_states import generators_that_differ
 from pytest_compileguard.parity.side import GRAD, GRADIENT_OF, Place, Side
@@ -79,13 +80,15 @@ class SideComparison:
         """Compare class attributes and globals: what each side left in them."""
         expected, actual = eager.values(), compiled.values()
         others = dict(rebound(eager, compiled))
+        alone = dict(one_sided(eager, compiled))
         of_compiler = eager.of_compiler | compiled.of_compiler
-        for path in [p for p in dict.fromkeys([*expected, *actual]) if p not in of_compiler]:
-            if path not in expected or path not in actual:
-                sides = ("compiled", "eager") if path in actual else ("eager", "compiled")
-                self._judge.report(path, "mutation", f"{sides[0]} binds it, {sides[1]} does not")
-            elif path in others:
-                self._judge.report(path, "mutation", others[path])
+        for path in [
+            p for p in dict.fromkeys([*expected, *actual, *alone]) if p not in of_compiler
+        ]:
+            if told := alone.get(path) or others.get(path):
+                self._judge.report(path, "mutation", told)
+            elif path not in expected or path not in actual:
+                continue  # one side left it, and the other bound it to an equal number or text
             elif not self._passed_over(expected[path], actual[path]):
                 Bindings(self._judge, "outside").compare(path, actual[path], expected[path])
 
@@ -146,7 +149,7 @@ class SideComparison:
             if expected[path] != actual.get(path):
                 texts = sharing_text(actual.get(path)), sharing_text(expected[path])
                 self._judge.report(path, "aliasing", f"compiled {texts[0]}, eager {texts[1]}")
-        named = ([*side.objects, *objects_of_state(side.state)] for side in (eager, compiled))
+        named = ([*side.objects, *side.kept_objects] for side in (eager, compiled))
         for path, message in odd_ones(*named):
             self._judge.report(path, "aliasing", message)
 

@@ -104,6 +104,7 @@ class Shadow:
         except Exception as error:  # noqa: BLE001  # handed to the test unchanged
             made.error = error
         after = before.now()
+        made.imported = after.imported_since(before)
         made.drew_random = not random.same_tensors_drawn(after.random)
         if before.truncated:
             made.notes["classes and globals hold too many objects to compare all"] = None

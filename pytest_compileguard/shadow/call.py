@@ -48,6 +48,8 @@ class ShadowCall:
     """How torch's counters moved during the compiled call."""
     parity: CallParity | None = None
     drew_random: bool = False
+    imported: tuple[str, ...] = ()
+    """Modules of the user that the real call imported for the first time."""
     compile_error: tuple[str, str] | None = None
     """Why the compiled call failed although eager does not, and the remedy."""
     raised: bool = False

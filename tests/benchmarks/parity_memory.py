@@ -88,7 +88,9 @@ def _side(tensors: list[torch.Tensor]) -> Side:
         accumulated=[],
         touched=frozenset(),
         outside=[],
+        kept=[],
         objects=[],
+        kept_objects=[],
     )
 
 

@@ -151,3 +151,59 @@ def test_modules_that_a_global_holds_too_are_copied_as_ever() -> None:
     seen = check(target, *[(torch.ones(2, 3),)] * 2)
     assert seen.verdict.outcome == "passed", seen.told
     assert target.linear.weight.grad is None
+
+
+def remembering(step: Callable[[torch.Tensor], Any], *, planted: bool = False) -> Any:
+    """Keep what was computed last where the caller may look at it too."""
+    state: dict[str, Any] = {"last": None}
+
+    def remembers(x: torch.Tensor) -> Any:
+        state["last"] = made = step(x)
+        if planted and torch.compiler.is_compiling():
+            state["last"] = step(x + 1)
+        return made
+
+    remembers.state = state  # type: ignore[attr-defined]
+    return remembers
+
+
+def triples(x: torch.Tensor) -> Any:
+    return x * 3
+
+
+def triples_in_list(x: torch.Tensor) -> Any:
+    return [x * 3]
+
+
+def keeps_in_both(module: Any, x: torch.Tensor, *_: Any) -> Any:
+    module.conf["last"] = [x * 3]
+    return x * 2 + CONF["k"], module.conf["last"]
+
+
+@pytest.fixture
+def _conf() -> Any:
+    yield
+    CONF.pop("last", None)
+
+
+@pytest.mark.usefixtures("_conf")
+@pytest.mark.parametrize("calls", (1, 3))
+@pytest.mark.parametrize("step", (triples, triples_in_list))
+@pytest.mark.parametrize("kind", ("attribute", "global"))
+def test_tensors_left_in_what_has_two_names(kind: str, step: Any, calls: int) -> None:
+    target: Any = remembering(step) if kind == "attribute" else Holder(keeps_in_both, conf=CONF)
+    state: dict[str, Any] = target.state if kind == "attribute" else CONF
+    seen = check(target, *[(torch.full((3,), float(n)),) for n in range(calls)])
+    assert seen.verdict.outcome == "passed", seen.told
+    (last,) = state["last"] if isinstance(state["last"], list) else [state["last"]]
+    assert torch.equal(last, torch.full((3,), 3.0 * (calls - 1)))
+    if kind == "attribute":
+        variables = dict(zip(target.__code__.co_freevars, target.__closure__, strict=True))
+        assert variables["state"].cell_contents is target.state is state
+
+
+@pytest.mark.parametrize("step", (triples, triples_in_list))
+def test_other_tensors_left_in_it_are_compared(step: Any) -> None:
+    told = check(remembering(step, planted=True), (torch.ones(3),), locates=False).told
+    assert "remembers.state['last']" in told
+    assert "greatest difference 3" in told, told
