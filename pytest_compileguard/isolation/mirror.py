@@ -107,7 +107,8 @@ class Mirror:
         """Bring the twin of the target to the target's present state, and return it."""
         self._passed, self._current, self.keeps = {}, set(), True
         self.functions.made = []
-        self._pairs.drop_ended()
+        if self._pairs.drop_ended():
+            self._state_storages.keep(self._pairs.original_storages())
         self._graded = []
         twin = self.reflect(real, "")
         self._share_gradients()
@@ -171,7 +172,7 @@ class Mirror:
 
     def memo(self) -> dict[int, Any]:
         """The twins as ``copy.deepcopy`` wants them."""
-        return {key: twin for key, _, twin in self._pairs.items()}
+        return self._pairs.living()
 
     def reflect(self, real: Any, path: str) -> Any:
         """Make or update the twin of one object; immutable ones are their own."""
@@ -210,9 +211,10 @@ class Mirror:
 
     def remember(self, real: Any, twin: Any, path: str, *, keep: bool) -> None:
         """Note the twin for this call and, with ``keep``, for all to come."""
-        # The original is kept too, so that its id can't be taken by another object.
+        # The original is kept too, so that its id can't be taken by another object in the call.
         self._passed[id(real)] = (real, twin)
         self._current.add(id(real))
+        self._wrappers.discard(id(real))
         if keep:
             self._pairs.add(real, twin, path)
 
