@@ -288,16 +288,13 @@ class Mirror:
             self._graded.append((real, twin))
 
     def _share_gradients(self) -> None:
-        """Let gradients be, or lie in, what else was copied of the call, as their originals do.
+        """Let gradients be, or lie in, what else the call has, as their originals do.
 
         That is known once all is copied.
         """
-        storages = self._state_storages, self._storages
-        for real, twin in self._graded:
-            if real.grad is None:
-                continue
-            if (shared := gradients.shared_twin(real.grad, self._met, storages)) is not None:
-                twin.grad = shared
+        gradients.share_gradients(
+            self._graded, self._met, (self._state_storages, self._storages), self.widening
+        )
 
     def _met(self, real: torch.Tensor) -> torch.Tensor | None:
         return self._passed[id(real)][1] if id(real) in self._passed else None
