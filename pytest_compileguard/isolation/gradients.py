@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import torch
 
 from pytest_compileguard.isolation.storages import StorageCopies, base_of, is_plain, storage_key
 from pytest_compileguard.isolation.tensors import as_view, is_leaf, may_overlap
-from pytest_compileguard.isolation.widening import Widening
+from pytest_compileguard.isolation.widening import Widening, wide_dtype
+
+_HAS_GRAD_DTYPE = hasattr(torch.Tensor, "grad_dtype")
+"""Torch 2.9 has none."""
 
 
 def copy_gradient(real: torch.Tensor, twin: torch.Tensor, widening: Widening | None) -> None:
     """Give a twin a gradient of its own, which a backward in the call adds to."""
     if is_leaf(real) and is_leaf(twin):
+        allow_gradient(real, twin, widening)
         if real.grad is None and twin.grad is None:
             return
     elif not real.retains_grad:
@@ -22,6 +27,18 @@ def copy_gradient(real: torch.Tensor, twin: torch.Tensor, widening: Widening | N
     else:
         twin.retain_grad()
     twin.grad = None if real.grad is None else _copy(real.grad, widening)
+
+
+def allow_gradient(real: Any, twin: Any, widening: Widening | None) -> None:
+    """Let the gradient of a twin have the dtype that the original's may have."""
+    if not _HAS_GRAD_DTYPE:
+        return
+    allowed = real.grad_dtype
+    if widening is not None and allowed is not None:
+        allowed = wide_dtype(allowed)
+    if twin.grad_dtype != allowed:
+        twin.grad = None  # one of an earlier call may not be of that dtype
+        twin.grad_dtype = allowed
 
 
 def _copy(gradient: torch.Tensor, widening: Widening | None) -> torch.Tensor:
