@@ -105,7 +105,9 @@ class Mirror:
 
     def target(self, real: Any) -> Any:
         """Bring the twin of the target to the target's present state, and return it."""
-        self._pairs.drop_ended()
+        self._passed = {}
+        if self._pairs.drop_ended():
+            self._state_storages.keep(self._pairs.original_storages())
         twin = self._target(real)
         while self.functions.are_unfinished(self._passed.values()):
             twin = self._target(real)
@@ -176,7 +178,7 @@ class Mirror:
 
     def memo(self) -> dict[int, Any]:
         """The twins as ``copy.deepcopy`` wants them."""
-        return {key: twin for key, _, twin in self._pairs.items()}
+        return self._pairs.living()
 
     def reflect(self, real: Any, path: str) -> Any:
         """Make or update the twin of one object; immutable ones are their own."""
@@ -216,9 +218,10 @@ class Mirror:
 
     def remember(self, real: Any, twin: Any, path: str, *, keep: bool) -> None:
         """Note the twin for this call and, with ``keep``, for all to come."""
-        # The original is kept too, so that its id can't be taken by another object.
+        # The original is kept too, so that its id can't be taken by another object in the call.
         self._passed[id(real)] = (real, twin)
         self._current.add(id(real))
+        self._wrappers.discard(id(real))
         if keep:
             self._pairs.add(real, twin, path)
 
@@ -292,16 +295,13 @@ class Mirror:
             self._graded.append((real, twin))
 
     def _share_gradients(self) -> None:
-        """Let gradients be, or lie in, what else was copied of the call, as their originals do.
+        """Let gradients be, or lie in, what else the call has, as their originals do.
 
         That is known once all is copied.
         """
-        storages = self._state_storages, self._storages
-        for real, twin in self._graded:
-            if real.grad is None:
-                continue
-            if (shared := gradients.shared_twin(real.grad, self._met, storages)) is not None:
-                twin.grad = shared
+        gradients.share_gradients(
+            self._graded, self._met, (self._state_storages, self._storages), self.widening
+        )
 
     def _met(self, real: torch.Tensor) -> torch.Tensor | None:
         return self._passed[id(real)][1] if id(real) in self._passed else None

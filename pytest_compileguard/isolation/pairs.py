@@ -1,28 +1,32 @@
 """Remembers which twin stands for which original, for as long as the original is of use.
 
-What the target holds lives as long as the check. An object that is passed to a call lives as long
-as the test holds it: only a weak reference to it is kept, and with it goes all that was copied
-because of it, unless what it holds refers back to it. Else a test that makes a new batch for each
-call would keep all of them, threefold.
+Originals live as long as the test or its target hold them: no pair keeps one alive, and its twin
+goes with it. With an object that is passed to a call goes all that was copied because of it. Else
+a test that makes a new batch for each call, or a target that binds a new tensor in each, would
+keep all of them, threefold.
 """
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
 
+from pytest_compileguard.isolation.holding import Held, has_ended, hold
 from pytest_compileguard.isolation.storages import storage_key
 
 
 class _Pair(NamedTuple):
-    original: Callable[[], Any]
-    """Gives it, or ``None`` once it is gone."""
+    original: Held
     twin: Any
     path: str
+    owner: Held | None
+    """The passed object because of which it was copied; ``None``: it is the target's."""
+
+    def has_ended(self) -> bool:
+        return has_ended(self.original) or (self.owner is not None and has_ended(self.owner))
 
 
 class Pairs:
@@ -30,18 +34,26 @@ class Pairs:
 
     def __init__(self) -> None:
         self._pairs: dict[int, _Pair] = {}
-        self._twins: set[int] = set()
+        self._twins: set[int] | None = None
         self._storages: set[int | None] | None = None
-        self._owner: int | None = None
-        self._owned: dict[int, list[int]] = {}
+        self._owner: Held | None = None
 
     def add(self, real: Any, twin: Any, path: str) -> None:
         """Note a twin; one that is known already stays with its owner."""
-        original = known.original if (known := self._living(real)) else self._held(real)
-        if (replaced := self._pairs.get(id(real))) is not None:
-            self._twins.discard(id(replaced.twin))
-        self._pairs[id(real)] = _Pair(original, twin, path)
-        self._twins.add(id(twin))
+        known = self._living(real)
+        if known is None:
+            # Its place is that of a new one, also where it lies where another one lay.
+            self._pairs.pop(id(real), None)
+            owns = self._owner is not None and self._owner() is real
+            original = self._owner if owns and self._owner is not None else hold(real)
+            pair = _Pair(original, twin, path, self._owner)
+        else:
+            pair = known._replace(twin=twin, path=path)
+        self._pairs[id(real)] = pair
+        if known is not None and known.twin is not twin:
+            self._twins = None  # what stood for it may stand for another one too
+        elif self._twins is not None:
+            self._twins.add(id(twin))
         if self._storages is not None and isinstance(twin, torch.Tensor):
             self._storages.add(storage_key(twin))
 
@@ -57,6 +69,8 @@ class Pairs:
 
     def knows(self, real: Any, twin: Any) -> bool:
         """Whether the one has a twin, or the other is one."""
+        if self._twins is None:
+            self._twins = {id(pair.twin) for pair in self._pairs.values()}
         return self._living(real) is not None or id(twin) in self._twins
 
     def storages(self) -> set[int | None]:
@@ -70,41 +84,40 @@ class Pairs:
         """Give identity of the original, path and twin, in the order in which they were met."""
         return [(key, pair.path, pair.twin) for key, pair in self._pairs.items()]
 
+    def living(self) -> dict[int, Any]:
+        """Give the twins of what is not gone, by identity of the originals."""
+        return {k: pair.twin for k, pair in self._pairs.items() if pair.original() is not None}
+
+    def original_storages(self) -> set[int | None]:
+        """Give the storages of all originals that are tensors."""
+        twins = (pair for pair in self._pairs.values() if isinstance(pair.twin, torch.Tensor))
+        originals = (pair.original() for pair in twins)
+        return {storage_key(real) for real in originals if real is not None}
+
     @contextmanager
     def owned_by(self, real: Any) -> Iterator[None]:
         """Let what is noted inside for the first time go when this object does."""
-        of_target = self._living(real) is not None and id(real) not in self._owned
-        if self._owner is not None or of_target:
+        known = self._living(real)
+        if self._owner is not None or (known is not None and known.owner is None):
             yield
             return
-        self._owner = id(real)
-        self._owned.setdefault(id(real), [])
+        self._owner = hold(real) if known is None else known.owner
         try:
             yield
         finally:
             self._owner = None
 
-    def drop_ended(self) -> None:
-        """Forget what was copied for objects that are gone; done between calls."""
-        for owner in list(self._owned):
-            pair = self._pairs.get(owner)
-            if pair is not None and pair.original() is not None:
-                continue
-            for key in self._owned.pop(owner):
-                if (gone := self._pairs.pop(key, None)) is not None:
-                    self._twins.discard(id(gone.twin))
-        self._storages = None
+    def drop_ended(self) -> bool:
+        """Forget objects that are gone, and what was copied for them; whether there were any.
 
-    def _held(self, real: Any) -> Callable[[], Any]:
-        if self._owner is None:
-            return lambda: real
-        self._owned[self._owner].append(id(real))
-        if id(real) != self._owner:
-            return lambda: real
-        try:
-            return weakref.ref(real)
-        except TypeError:  # its class has slots, and none for weak references
-            return lambda: real
+        Done between calls.
+        """
+        before = len(self._pairs)
+        for key in list(self._pairs):
+            if self._pairs[key].has_ended():
+                del self._pairs[key]  # what only it held was met after it, and ends as well
+        self._twins = self._storages = None
+        return len(self._pairs) < before
 
     def _living(self, real: Any) -> _Pair | None:
         """Give the pair, unless it is of another object that lay in the same place."""

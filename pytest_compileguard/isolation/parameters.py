@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pytest_compileguard.isolation import tensors
+from pytest_compileguard.isolation import gradients, tensors
 
 if TYPE_CHECKING:
     from pytest_compileguard.isolation.mirror import Mirror
@@ -32,6 +32,7 @@ def reflect_parameter(mirror: Mirror, real: Any, path: str) -> torch.nn.Paramete
     if mirror.widening is not None or mirror.copies_gradients or not mirror.shares_parameters:
         mirror.copy_gradient(real, twin)
     else:
+        gradients.allow_gradient(real, twin, mirror.widening)
         twin.grad = real.grad
         mirror.note_gradient(real, twin)
     mirror.remember(real, twin, path, keep=True)

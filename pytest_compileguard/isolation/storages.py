@@ -7,12 +7,13 @@ than it does in eager, and a compiled call that drops a write would be acquitted
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import NamedTuple
 
 import torch
 
 from pytest_compileguard.errors import IsolationError
+from pytest_compileguard.isolation.holding import Held, hold
 from pytest_compileguard.isolation.widening import Widening, is_inexact, wide_dtype
 
 # Inductor compiles for the alignment of its inputs; copies keep the place within a line.
@@ -55,7 +56,7 @@ class StorageCopies:
         self._read: dict[int, set[tuple[int, int, torch.dtype | None]]] = {}
         """Where tensors reach in a storage, and which numbers they read there."""
         self._given: set[int] = set()
-        self._bases: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+        self._bases: dict[int, tuple[Held, torch.Tensor]] = {}
         for tensor in tensors:
             if is_plain(tensor):
                 self._widen_span(tensor)
@@ -63,8 +64,7 @@ class StorageCopies:
 
     def view(self, tensor: torch.Tensor) -> torch.Tensor:
         """Make the same view on the copied storage; a plain leaf without gradient."""
-        if id(tensor) in self._bases:
-            made = self._bases[id(tensor)][1]
+        if (made := self._made_base(tensor)) is not None:
             form = tensor.size(), tensor.stride(), self.offset(tensor)
             same = (made.size(), made.stride(), made.storage_offset()) == form
             return made if same else made.as_strided(*form)
@@ -92,13 +92,18 @@ class StorageCopies:
 
     def _base(self, base: torch.Tensor, view: torch.Tensor) -> torch.Tensor:
         """The copy of what others are views of: of an argument, or of all that they use of it."""
-        if id(base) not in self._bases:
-            if id(base) in self._given:
-                twin = self._place(base, base.size(), base.stride(), self.offset(base))
-            else:
-                twin = self.whole(view)
-            self._bases[id(base)] = (base, twin)
-        return self._bases[id(base)][1]
+        if (made := self._made_base(base)) is not None:
+            return made
+        if id(base) in self._given:
+            twin = self._place(base, base.size(), base.stride(), self.offset(base))
+        else:
+            twin = self.whole(view)
+        self._bases[id(base)] = (hold(base), twin)
+        return twin
+
+    def _made_base(self, base: torch.Tensor) -> torch.Tensor | None:
+        original, twin = self._bases.get(id(base), (None, None))
+        return twin if original is not None and original() is base else None
 
     def _place(
         self, tensor: torch.Tensor, size: torch.Size, stride: tuple[int, ...], offset: int
@@ -123,6 +128,17 @@ class StorageCopies:
         """Whether the storage of a tensor was copied already, as far as the tensor reaches."""
         known = self._copies.get(self._key(tensor)) if is_plain(tensor) else None
         return known is not None and known.spans(*_span_bytes(tensor))
+
+    def keep(self, storages: Container[int | None]) -> None:
+        """Let go of all copies but those of some storages, and with them of their originals."""
+        self._copies = {key: c for key, c in self._copies.items() if key.storage in storages}
+        self._read = {key: spans for key, spans in self._read.items() if key in storages}
+        bases = ((key, held[0](), held) for key, held in self._bases.items())
+        self._bases = {
+            key: held
+            for key, base, held in bases
+            if base is not None and storage_id(base) in storages
+        }
 
     def _widen_span(self, tensor: torch.Tensor) -> None:
         key = storage_id(tensor)
