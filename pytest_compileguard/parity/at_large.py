@@ -26,6 +26,8 @@ _NEIGHBOURS = 2
 """Magnitudes to either side that an element is judged with where its own has few."""
 _MANY = 256
 """Elements from which on a magnitude is judged alone: their mean error then scatters by 5 %."""
+_FEW = 32
+"""Elements below which eager's error among them may be small by chance."""
 _MOST_BY_LUCK = 0.1
 """Share of the size of numbers that chance may explain."""
 _LUCK = 100.0
@@ -67,16 +69,17 @@ def kinds(sizes: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         yield none, none if int(none.sum()) >= _MANY else torch.ones_like(none)
 
 
-def by_luck(eager_error: torch.Tensor, k: float, sizes: torch.Tensor) -> float:
-    """Times that an error may be that of eager, which may be small by chance where few are seen.
+def by_luck(errors: torch.Tensor, sizes: torch.Tensor) -> float:
+    """Times that the errors of a few elements may be smaller by chance than they usually are.
 
     So few in a thousand of so many normally distributed numbers are that small together: one is a
-    hundred times smaller, eight are five times, and many hardly at all. Chance excuses no more than
-    a tenth of the numbers.
+    hundred times smaller, eight are five times. Chance excuses no more than a tenth of the numbers.
     """
-    noise, count = rms(eager_error), max(eager_error.numel(), 1)
-    most = _MOST_BY_LUCK * rms(sizes) / noise if noise else 0.0
-    return max(k, min(k * (1 + _LUCK / (count * math.sqrt(count))), most))
+    noise, count = rms(errors), max(errors.numel(), 1)
+    if count >= _FEW or not noise:
+        return 1.0
+    most = _MOST_BY_LUCK * rms(sizes) / noise
+    return max(1.0, min(1 + _LUCK / (count * math.sqrt(count)), most))
 
 
 def rms(values: torch.Tensor) -> float:

@@ -48,6 +48,25 @@ def test_so_are_small_gradients() -> None:
         assert "gradient of b" in told, factor
 
 
+def slope(points: torch.Tensor) -> torch.Tensor:
+    """Of a regression line, by column: what cancels in it costs eager four digits."""
+    x, y = points[:20], points[20:]
+    covariance = (x * y).mean(0) - x.mean(0) * y.mean(0)
+    return covariance / ((x * x).mean(0) - x.mean(0) ** 2)
+
+
+def variance(points: torch.Tensor) -> torch.Tensor:
+    return (points * points).mean() - points.mean() ** 2
+
+
+@pytest.mark.parametrize(("target", "factor"), ((slope, 1.02), (variance, 1.01)))
+def test_where_there_are_no_others_eager_was_not_lucky(target: Target, factor: float) -> None:
+    for seed in range(8):
+        points = torch.randn(40, 2, generator=torch.Generator().manual_seed(seed)) + 30
+        wrong = changing(lambda out: out * factor)
+        assert "output" in check(target, (points,), backend=wrong, locates=False).told, seed
+
+
 def others_round(target: Target, dtype: torch.dtype) -> Callable[..., object]:
     """A backend that computes in float64 and rounds once."""
 
