@@ -21,6 +21,8 @@ class Nudge(NamedTuple):
     """Of the type that products are made in; then their factors move, and nothing else does."""
     every: bool = False
     """Whether numbers of few digits move too, though none of the inputs was rounded."""
+    most: float = 1.0
+    """The greatest unit to move by: numbers of fewer digits are exact to one who knows more."""
 
 
 _FINEST = torch.finfo(torch.float64).eps
@@ -37,11 +39,12 @@ class Rounding:
 
     def __init__(self, nudge: Nudge) -> None:
         self._seed, self._way, self._every = nudge.seed, nudge.way, nudge.every
+        self._most = nudge.most
         self._chances: dict[torch.device, torch.Generator] = {}
 
     def __call__(self, wide: torch.Tensor, unit: float) -> torch.Tensor:
-        """Move numbers by ``unit`` times their size."""
-        device = wide.device
+        """Move numbers by ``unit`` times their size, if the nudge allows so much."""
+        device, unit = wide.device, min(unit, self._most)
         if device.type == "meta":
             return wide
         if device not in self._chances:

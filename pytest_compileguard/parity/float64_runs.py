@@ -46,7 +46,7 @@ class Float64Runs:
     def __init__(self, make: MakeRun) -> None:
         self._make = make
         self._exact: Side | str | None = None
-        self._moved: dict[tuple[float, bool], list[Side]] = {}
+        self._moved: dict[tuple[float, bool, float], list[Side]] = {}
         self._leaves: dict[tuple[int, Place], dict[str, Any]] = {}
 
     @property
@@ -65,13 +65,20 @@ class Float64Runs:
         return None if isinstance(self._exact, str) else self._numbers(self._exact, about, like)
 
     def moved(
-        self, about: About, like: Any, unit: float = 0.0, *, every: bool = False
+        self,
+        about: About,
+        like: Any,
+        unit: float = 0.0,
+        *,
+        every: bool = False,
+        most: float = 1.0,
     ) -> list[torch.Tensor]:
         """The same from inputs that rounding moved, to a type of this unit if it is narrower.
 
-        With ``every``, also from those that stand for themselves.
+        With ``every``, also from those that stand for themselves. None moves by more than ``most``
+        times its size.
         """
-        key = unit, every
+        key = unit, every, most
         if key not in self._moved:
             pairs = range(_COARSE_PAIRS if unit else _MOVED_PAIRS)
             runs = [self._make(Nudge(seed, way, *key)) for seed in pairs for way in (1, -1)]

@@ -182,17 +182,22 @@ class LeafJudge:
     ) -> Iterator[list[torch.Tensor]]:
         """Sets of runs to judge a leaf by in turn: each costs more, and excuses more."""
         yield []
-        moved = telling(self._runs.moved(about, expected), numbers, exact)
+        own = torch.finfo(expected.dtype).eps
+        coarse = is_coarse(numbers, exact)
+        # An input of few digits is exact to a leaf of more, if nothing on the way lost them.
+        most = 1.0 if coarse else own
+        moved = telling(self._runs.moved(about, expected, most=most), numbers, exact)
         yield moved
         if not is_narrow(numbers):
-            yield telling(self._runs.moved(about, expected, every=True), numbers, exact)
-        unit = self._coarsest(expected)
-        if not unit:
-            return
-        coarse = self._runs.moved(about, expected, unit)
-        if not is_coarse(numbers, exact):
-            coarse = jumps_alone(exact, coarse, torch.finfo(expected.dtype).eps)
-        yield [*moved, *coarse]
+            every = self._runs.moved(about, expected, every=True, most=most)
+            yield telling(every, numbers, exact)
+        if not coarse:
+            by_inputs = self._runs.moved(about, expected)
+            moved = [*moved, *jumps_alone(exact, telling(by_inputs, numbers, exact), own)]
+            yield moved
+        if unit := self._coarsest(expected):
+            products = self._runs.moved(about, expected, unit)
+            yield [*moved, *(products if coarse else jumps_alone(exact, products, own))]
 
     def _runs_for_whole(self, about: About, expected: torch.Tensor) -> Iterator[list[torch.Tensor]]:
         """The same for whole numbers: what these come from may lie on a jump, so it stays."""

@@ -16,7 +16,9 @@ overflowed on the way, or where its rounding decided a softmax.
 Where a function jumps (the derivative of ``relu`` at 0, an ``argmax``), rounding alone
 decides on which side a value falls. So how far runs in float64 from inputs moved by a unit
 of their precision differ is no error: an element may be off by twice that much more. What stands
-on a jump by itself, as a mask of ones does, is not moved (``isolation.widening``, ``jumps``).
+on a jump by itself, as a mask of ones does, is not moved (``isolation.widening``, ``jumps``);
+nor is an input of 16 bits by more than a unit of float32, where eager's error shows that a float32
+leaf of it has all its digits: it is exact.
 Where the call makes products in a narrower type, further runs move the factors of these and
 nothing else: they count for elements of which eager's own error shows that such products are
 in them, and for those that jump. Many jumps hide what is done to all elements alike, so the
