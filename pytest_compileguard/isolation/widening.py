@@ -5,10 +5,17 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch.overrides import TorchFunctionMode
+
+Moves = Literal["inputs", "all inputs", "products", "sums"]
+"""What rounding moves in a run: numbers that the call is given, or what operators take and make.
+
+Numbers of few digits among inputs stand for themselves, but for "all inputs". "products" are made
+of rounded factors; "sums" are all that adds up many numbers, products among them.
+"""
 
 
 class Nudge(NamedTuple):
@@ -17,12 +24,14 @@ class Nudge(NamedTuple):
     seed: int
     way: int = 1
     """1, or -1 for the opposite of where the seed moves each of them."""
-    unit: float = 0.0
-    """Of the type that products are made in; then their factors move, and nothing else does."""
-    every: bool = False
-    """Whether numbers of few digits move too, though none of the inputs was rounded."""
-    most: float = 1.0
-    """The greatest unit to move by: numbers of fewer digits are exact to one who knows more."""
+    moves: Moves = "inputs"
+    unit: float = 1.0
+    """Of the type that operators round to; the greatest by which an input moves, whose own type
+    may have a smaller one."""
+
+    @property
+    def moves_inputs(self) -> bool:
+        return self.moves in ("inputs", "all inputs")
 
 
 _FINEST = torch.finfo(torch.float64).eps
@@ -38,8 +47,8 @@ class Rounding:
     """
 
     def __init__(self, nudge: Nudge) -> None:
-        self._seed, self._way, self._every = nudge.seed, nudge.way, nudge.every
-        self._most = nudge.most
+        self._seed, self._way, self._most = nudge.seed, nudge.way, nudge.unit
+        self._every = nudge.moves == "all inputs"
         self._chances: dict[torch.device, torch.Generator] = {}
 
     def __call__(self, wide: torch.Tensor, unit: float) -> torch.Tensor:
@@ -103,7 +112,7 @@ def wide_numbers(nudge: Nudge | None = None) -> Iterator[None]:
     a nudge, what is made of integers moves, as ``Widening`` moves other values.
     """
     before = torch.get_default_dtype()
-    rounding = None if nudge is None or nudge.unit else Rounding(nudge)
+    rounding = Rounding(nudge) if nudge is not None and nudge.moves_inputs else None
     torch.set_default_dtype(torch.float64)
     try:
         with _WideTypes(torch.finfo(before).eps, rounding):

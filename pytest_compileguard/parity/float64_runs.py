@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from pytest_compileguard.isolation.widening import Nudge
+from pytest_compileguard.isolation.widening import Moves, Nudge
 from pytest_compileguard.observation import MismatchKind, MismatchPart
 from pytest_compileguard.parity.numbers import numbers_of, same_places
 from pytest_compileguard.parity.side import Place, Side
@@ -46,7 +46,7 @@ class Float64Runs:
     def __init__(self, make: MakeRun) -> None:
         self._make = make
         self._exact: Side | str | None = None
-        self._moved: dict[tuple[float, bool, float], list[Side]] = {}
+        self._moved: dict[tuple[Moves, float], list[Side]] = {}
         self._leaves: dict[tuple[int, Place], dict[str, Any]] = {}
 
     @property
@@ -65,22 +65,12 @@ class Float64Runs:
         return None if isinstance(self._exact, str) else self._numbers(self._exact, about, like)
 
     def moved(
-        self,
-        about: About,
-        like: Any,
-        unit: float = 0.0,
-        *,
-        every: bool = False,
-        most: float = 1.0,
+        self, about: About, like: Any, moves: Moves = "inputs", unit: float = 1.0
     ) -> list[torch.Tensor]:
-        """The same from inputs that rounding moved, to a type of this unit if it is narrower.
-
-        With ``every``, also from those that stand for themselves. None moves by more than ``most``
-        times its size.
-        """
-        key = unit, every, most
+        """The same where rounding moved what ``Nudge`` says of ``moves`` and ``unit``."""
+        key = moves, unit
         if key not in self._moved:
-            pairs = range(_COARSE_PAIRS if unit else _MOVED_PAIRS)
+            pairs = range(_COARSE_PAIRS if moves == "products" else _MOVED_PAIRS)
             runs = [self._make(Nudge(seed, way, *key)) for seed in pairs for way in (1, -1)]
             self._moved[key] = [run for run in runs if isinstance(run, Side)]
         exact = self.exact(about, like)

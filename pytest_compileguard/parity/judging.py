@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from pytest_compileguard.isolation.widening import Moves
 from pytest_compileguard.observation import Mismatch, MismatchKind, MismatchPart
 from pytest_compileguard.parity.by_design import as_eager_would
 from pytest_compileguard.parity.comparison import STRIDE, Difference, IncomparableError, compare
@@ -185,25 +186,38 @@ class LeafJudge:
         own = torch.finfo(expected.dtype).eps
         coarse = is_coarse(numbers, exact)
         # An input of few digits is exact to a leaf of more, if nothing on the way lost them.
-        most = 1.0 if coarse else own
-        moved = telling(self._runs.moved(about, expected, most=most), numbers, exact)
+        unit = 1.0 if coarse else own
+        moved = self._telling(about, expected, exact, "inputs", unit)
         yield moved
         if not is_narrow(numbers):
-            every = self._runs.moved(about, expected, every=True, most=most)
-            yield telling(every, numbers, exact)
+            yield self._telling(about, expected, exact, "all inputs", unit)
+            yield self._telling(about, expected, exact, "sums", own)
         if not coarse:
-            by_inputs = self._runs.moved(about, expected)
-            moved = [*moved, *jumps_alone(exact, telling(by_inputs, numbers, exact), own)]
+            by_inputs = self._telling(about, expected, exact, "inputs")
+            moved = [*moved, *jumps_alone(exact, by_inputs, own)]
             yield moved
         if unit := self._coarsest(expected):
-            products = self._runs.moved(about, expected, unit)
+            products = self._runs.moved(about, expected, "products", unit)
             yield [*moved, *(products if coarse else jumps_alone(exact, products, own))]
+
+    def _telling(
+        self,
+        about: About,
+        expected: torch.Tensor,
+        exact: torch.Tensor,
+        moves: Moves,
+        unit: float = 1.0,
+    ) -> list[torch.Tensor]:
+        """Runs that rounding moved, if that may be what differs."""
+        return telling(
+            self._runs.moved(about, expected, moves, unit), stored(expected.detach()), exact
+        )
 
     def _runs_for_whole(self, about: About, expected: torch.Tensor) -> Iterator[list[torch.Tensor]]:
         """The same for whole numbers: what these come from may lie on a jump, so it stays."""
         yield []
         if unit := self._coarsest(expected):
-            yield self._runs.moved(about, expected, unit)
+            yield self._runs.moved(about, expected, "products", unit)
 
     def _coarsest(self, expected: Any) -> float:
         """The unit of the coarsest type that the call is known to compute in, 0 if of none."""

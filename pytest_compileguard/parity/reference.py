@@ -18,7 +18,9 @@ decides on which side a value falls. So how far runs in float64 from inputs move
 of their precision differ is no error: an element may be off by twice that much more. What stands
 on a jump by itself, as a mask of ones does, is not moved (``isolation.widening``, ``jumps``);
 nor is an input of 16 bits by more than a unit of float32, where eager's error shows that a float32
-leaf of it has all its digits: it is exact.
+leaf of it has all its digits: it is exact. Where all elements share the error of one sum in which
+most digits cancelled, as a one-pass variance, eager's may be small by luck: further runs move what
+sums are made of, and what they make (``rounded_operators``).
 Where the call makes products in a narrower type, further runs move the factors of these and
 nothing else: they count for elements of which eager's own error shows that such products are
 in them, and for those that jump. Many jumps hide what is done to all elements alike, so the

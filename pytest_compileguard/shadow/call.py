@@ -168,7 +168,7 @@ class ComparedCall:
         if not watched.met_operators:
             return made
         # Within any mode, these operators have no gradients.
-        unmoded = nudge and nudge._replace(unit=0.0)
+        unmoded = nudge if nudge is None or nudge.moves_inputs else nudge._replace(moves="inputs")
         return self._run_in_float64(target, unmoded, contextlib.nullcontext(), _AS_ASKED)
 
     def _run_in_float64(

@@ -14,7 +14,7 @@ from pytest_compileguard.isolation.quiet import silenced
 from pytest_compileguard.isolation.widening import Nudge, Rounding, Widening
 from pytest_compileguard.parity.draws import Draw, Recording, UnrepeatableError
 from pytest_compileguard.parity.gradients import Cotangents
-from pytest_compileguard.parity.products import RoundedProducts
+from pytest_compileguard.parity.rounded_operators import RoundedOperators
 from pytest_compileguard.parity.side import Side, run_side
 from pytest_compileguard.shadow.prepared import Prepared
 
@@ -33,7 +33,7 @@ def run_in_float64(
     With a nudge, values move by as much as rounding may have moved them.
     ``within`` is what sees to the random numbers that it draws, and to the types that it asks for.
     """
-    rounding = None if nudge is None or nudge.unit else Rounding(nudge)
+    rounding = Rounding(nudge) if nudge is not None and nudge.moves_inputs else None
     mirror = Mirror(
         share_parameters=True,
         compiled_form=dynamo.compiled_form,
@@ -42,8 +42,8 @@ def run_in_float64(
     )
     wide = {p: t.to(_wide(t.dtype)) for p, t in cotangents.by_path.items()}
     # The outermost mode: what it draws itself is none of the target's random numbers.
-    coarse = [RoundedProducts(nudge)] if nudge is not None and nudge.unit else []
-    side = _run_on(mirror, target, snapshot, Cotangents(wide), (*coarse, *within))
+    rounded = [] if nudge is None or nudge.moves_inputs else [RoundedOperators(nudge)]
+    side = _run_on(mirror, target, snapshot, Cotangents(wide), (*rounded, *within))
     return side if side.error is None else f"it {_raised(side.error)}"
 
 

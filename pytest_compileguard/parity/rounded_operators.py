@@ -1,8 +1,12 @@
-"""Lets the products of a float64 run round as those of a narrower type do.
+"""Lets products and sums of a float64 run round as those of a narrower type do.
 
 Under autocast, and in TF32, numbers of 32 bits lose digits where they are multiplied and nowhere
 else. So a run that shows what such rounding may lead to moves the factors of each product, and
 what it makes, and nothing else: a parameter that an optimizer writes to stays as exact as it is.
+
+Compiled code adds up in another order. Where most digits of such sums cancel, as in a one-pass
+variance, one error may be that of all elements, and eager's says little of what it may be. Runs
+that move what sums are made of, and what they make, tell.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ from torch._ops import HigherOrderOperator
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
-from pytest_compileguard.isolation.widening import Nudge, Rounding
+from pytest_compileguard.isolation.widening import Moves, Nudge, Rounding
 
 _PRODUCTS = frozenset(
     f"aten.{name}.default"
@@ -44,10 +48,35 @@ _PRODUCTS = frozenset(
 )
 """Operators that autocast lets compute in 16 bits, and GPUs in TF32. Their other forms write to an
 argument, which must not be a copy that moved."""
+_SUMS = _PRODUCTS | {
+    f"aten.{name}"
+    for name in (
+        "_log_softmax.default",
+        "_softmax.default",
+        "cumsum.default",
+        "linalg_vector_norm.default",
+        "logcumsumexp.default",
+        "logsumexp.default",
+        "mean.default",
+        "mean.dim",
+        "norm.Scalar",
+        "norm.ScalarOpt_dim",
+        "prod.default",
+        "prod.dim_int",
+        "std.correction",
+        "std_mean.correction",
+        "sum.default",
+        "sum.dim_IntList",
+        "var.correction",
+        "var_mean.correction",
+    )
+}
+"""Operators that add up, or multiply, many numbers."""
+_MOVED: dict[Moves, frozenset[str]] = {"products": _PRODUCTS, "sums": _SUMS}
 
 
-class RoundedProducts(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Moves what products in its body are made of, and what they make, by the unit of a nudge."""
+class RoundedOperators(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Moves what operators in its body take, and what they make, by the unit of a nudge."""
 
     supports_higher_order_operators = True
 
@@ -55,18 +84,19 @@ class RoundedProducts(TorchDispatchMode):  # type: ignore[no-untyped-call]
         super().__init__()  # type: ignore[no-untyped-call]
         self._rounding = Rounding(nudge)
         self._unit = nudge.unit
+        self._rounded = _MOVED[nudge.moves]
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        """Call an operator, on moved numbers if it makes products."""
+        """Call an operator, on moved numbers if it is one that rounds."""
         del types
         kwargs = kwargs or {}
-        if isinstance(func, HigherOrderOperator) or str(func) not in _PRODUCTS:
+        if isinstance(func, HigherOrderOperator) or str(func) not in self._rounded:
             return func(*args, **kwargs)
         args, kwargs = tree_map_only(torch.Tensor, self._moved, (args, kwargs))
         result = func(*args, **kwargs)
-        # Of several, some are no products: what attention keeps for its gradients.
+        # Of several, some are no such numbers: what attention keeps for its gradients.
         return self._moved(result) if isinstance(result, torch.Tensor) else result
 
     def _moved(self, tensor: torch.Tensor) -> torch.Tensor:
