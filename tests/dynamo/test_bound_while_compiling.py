@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import cmath
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,18 +15,10 @@ from torch.compiler import is_compiling
 from tests.dynamo import named_settings
 from tests.dynamo.checked import check
 
-pytestmark = pytest.mark.usefixtures("compiler_loaded")
+pytestmark = pytest.mark.usefixtures("compiler_loaded", "settings_as_new")
 
 SETTINGS: Any = named_settings
 NAMES = ("A",)
-
-
-@pytest.fixture(autouse=True)
-def _as_new() -> Iterator[None]:
-    before = dict(vars(named_settings))
-    yield
-    vars(named_settings).clear()
-    vars(named_settings).update(before)
 
 
 def ones() -> torch.Tensor:

@@ -14,6 +14,7 @@ from pytest_compileguard.observation import ParityObservation
 from pytest_compileguard.options import Options
 from pytest_compileguard.spec import CompileCheck
 from tests.dynamo.checked import check
+from tests.dynamo.planted import WRONG
 
 pytestmark = [
     pytest.mark.usefixtures("compiler_loaded"),
@@ -21,15 +22,6 @@ pytestmark = [
         not hasattr(torch.Tensor, "grad_dtype"), reason="this torch has no Tensor.grad_dtype"
     ),
 ]
-
-WRONG: list[None] = []
-
-
-@pytest.fixture(params=(False, True), ids=("sound", "wrong"))
-def wrong(request: pytest.FixtureRequest) -> Any:
-    WRONG[:] = [None] * request.param
-    yield request.param
-    WRONG.clear()
 
 
 @pytest.fixture(params=(None, torch.float32), ids=("any", "float32"))

@@ -11,6 +11,7 @@ from torch import nn
 from torch.compiler import is_compiling
 
 from tests.dynamo.checked import check
+from tests.dynamo.planted import WRONG
 from tests.dynamo.test_gradients_met import trained
 
 pytestmark = pytest.mark.usefixtures("compiler_loaded")
@@ -21,16 +22,6 @@ def halved(t: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
     gradient.mul_(0.25 if is_compiling() and WRONG else 0.5)
     assert t.grad is not None
     return t - t.grad
-
-
-WRONG: list[None] = []
-
-
-@pytest.fixture(params=(False, True), ids=("sound", "wrong"))
-def wrong(request: pytest.FixtureRequest) -> Any:
-    WRONG[:] = [None] * request.param
-    yield request.param
-    WRONG.clear()
 
 
 def judged(target: Callable[..., Any], *calls: tuple[Any, ...], wrong: bool) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,19 +13,11 @@ from torch.compiler import is_compiling
 from tests.dynamo import named_settings
 from tests.dynamo.checked import check
 
-pytestmark = pytest.mark.usefixtures("compiler_loaded")
+pytestmark = pytest.mark.usefixtures("compiler_loaded", "settings_as_new")
 
 SETTINGS: Any = named_settings
 NAMES = ("A",)
 MISSING: Any = object()
-
-
-@pytest.fixture(autouse=True)
-def _as_new() -> Iterator[None]:
-    before = dict(vars(named_settings))
-    yield
-    vars(named_settings).clear()
-    vars(named_settings).update(before)
 
 
 def leaving(eager: Any, compiled: Any) -> Callable[[torch.Tensor], torch.Tensor]:
