@@ -35,18 +35,24 @@ _LUCK = 100.0
 
 
 def within_at_large(
-    k: float, error: torch.Tensor, eager_error: torch.Tensor, sizes: torch.Tensor, unit: float
+    k: float,
+    error: torch.Tensor,
+    eager_error: torch.Tensor,
+    sizes: torch.Tensor,
+    unit: float,
+    moved: torch.Tensor,
 ) -> bool:
     """Whether the errors of all elements together are those of rounding.
 
-    The fewer there are, the further one rounding may lead: a single one has its own units.
+    The fewer there are, the further one rounding may lead: a single one has its own units, or what
+    runs that rounding ``moved`` differ by, where digits cancel.
     """
     if not error.numel():
         return True
     for _, near in kinds(sizes):
-        count = int(near.sum())
-        units = max(UNITS_AT_LARGE, OWN_UNITS / math.sqrt(count))
-        allowed = k * rms(eager_error[near]) + units * unit * rms(sizes[near])
+        size = unit * rms(sizes[near])
+        alone = max(OWN_UNITS * size, rms(moved[near])) / math.sqrt(int(near.sum()))
+        allowed = k * rms(eager_error[near]) + max(UNITS_AT_LARGE * size, alone)
         if rms(error[near]) > allowed:
             return False
     return True

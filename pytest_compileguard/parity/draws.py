@@ -67,6 +67,9 @@ class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if isinstance(func, HigherOrderOperator):
             self.met_operators = True
             return func(*_within(self, args), **(kwargs or {}))
+        parts = _in_parts(self, func, args, kwargs or {})
+        if parts is not NotImplemented:
+            return parts
         result = func(*args, **(kwargs or {}))
         if _draws(func, args, kwargs or {}):
             name = _checked_name(func)
@@ -91,6 +94,9 @@ class Replaying(TorchDispatchMode):  # type: ignore[no-untyped-call]
         del types
         if isinstance(func, HigherOrderOperator):
             return func(*_within(self, args), **(kwargs or {}))
+        parts = _in_parts(self, func, args, kwargs or {})
+        if parts is not NotImplemented:
+            return parts
         result = func(*args, **(kwargs or {}))
         if not _draws(func, args, kwargs or {}):
             return result
@@ -118,6 +124,19 @@ def _within(mode: TorchDispatchMode, args: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(seen(arg) if callable(arg) else arg for arg in args)
 
 
+def _in_parts(
+    mode: TorchDispatchMode, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Run the operators that one is made of which draws and computes, if it is made of any.
+
+    Inference mode hands over ``dropout`` whole, which autograd takes apart before.
+    """
+    if not _draws(func, args, kwargs) or _is_known(func):
+        return NotImplemented
+    with mode:
+        return func.decompose(*args, **kwargs)
+
+
 def _draws(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Whether an operator draws random numbers; attention without dropout could, and doesn't."""
     if torch.Tag.nondeterministic_seeded not in func.tags:
@@ -130,10 +149,19 @@ def _draws(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
 
 
 def _checked_name(func: Any) -> str:
-    name = str(func.overloadpacket.__name__)
-    if name not in _PURE and name != _DROPOUT and str(func) not in _PURE:
+    name = _name(func)
+    if not _is_known(func):
         raise UnrepeatableError(f"{name} draws and computes in one")
     return name
+
+
+def _is_known(func: Any) -> bool:
+    name = _name(func)
+    return name in _PURE or name == _DROPOUT or str(func) in _PURE
+
+
+def _name(func: Any) -> str:
+    return str(func.overloadpacket.__name__)
 
 
 def _dropped(

@@ -34,7 +34,6 @@ Before all that stands ``precision``: differences of some units are no dispute.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
 import torch
 
@@ -123,8 +122,10 @@ def acquits(
     if tf32 and dtype in TF32_TYPES:
         usual = 0.0 if is_uneven(exact) else usual_size(exact) or 0.0
         slack = torch.maximum(slack, OWN_UNITS * TF32_EPSILON * exact.abs().clamp(min=usual))
+    furthest = torch.zeros_like(slack)
     for other in moved:
-        slack = torch.maximum(slack, 2 * reach(other[inside], exact))
+        furthest = torch.maximum(furthest, reach(other[inside], exact))
+    slack = torch.maximum(slack, 2 * furthest)
     error = (actual[inside] - exact).abs()
     narrow = dtype in NARROW or unit > limits.eps
     k = _K_16_BIT if narrow else _K
@@ -138,8 +139,8 @@ def acquits(
     alike = are_as_large(actual[inside], expected[inside], exact, runs, bias)
     sizes = exact.abs().clamp(min=limits.tiny)
     judged = usable & steady(exact, runs, unit * sizes, error)
-    at_large = partial(within_at_large, k, error[judged], eager_error[judged], sizes[judged])
-    return alike and (cut or at_large(unit))
+    among = error[judged], eager_error[judged], sizes[judged]
+    return alike and (cut or within_at_large(k, *among, unit, furthest[judged]))
 
 
 def is_no_rounding(actual: torch.Tensor, expected: torch.Tensor, reference: torch.Tensor) -> bool:

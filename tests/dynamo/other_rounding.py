@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from functorch.compile import min_cut_rematerialization_partition
 from torch._dynamo.backends.common import aot_autograd
 from torch._ops import OpOverload
 from torch.utils._pytree import tree_map
@@ -34,7 +35,12 @@ def rounding_by_chance(seed: int) -> Any:
         run._boxed_call = True  # type: ignore[attr-defined]
         return run
 
-    return aot_autograd(fw_compiler=compiled, bw_compiler=compiled)
+    # The default partition draws noise again in the backward, where fallback_random is on.
+    return aot_autograd(
+        fw_compiler=compiled,
+        bw_compiler=compiled,
+        partition_fn=min_cut_rematerialization_partition,
+    )
 
 
 class _Rounding(torch.fx.Interpreter):

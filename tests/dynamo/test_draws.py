@@ -54,6 +54,19 @@ def test_numbers_are_given_again_in_float64(name: str) -> None:
     assert recording.draws
 
 
+@pytest.mark.parametrize("name", DRAWS)
+@torch.inference_mode()
+def test_numbers_are_given_again_in_inference_mode(name: str) -> None:
+    test_numbers_are_given_again_in_float64(name)
+
+
+def test_dropout_of_a_model_that_does_not_train_draws_nothing() -> None:
+    for mode in (torch.no_grad(), torch.inference_mode()):
+        with mode, Recording() as recording:
+            assert torch.equal(nn.Dropout(0.5).eval()(X), X)
+        assert not recording.draws
+
+
 def test_what_draws_and_computes_in_one_is_refused() -> None:
     one = pytest.raises(UnrepeatableError, match="rrelu_with_noise draws and computes in one")
     with one, Recording():

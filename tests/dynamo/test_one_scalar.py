@@ -90,3 +90,17 @@ def test_a_sum_that_stands_on_a_jump_excuses_nothing(name: str, factor: float) -
     wrong = changing(lambda out: out * factor)
     told = check(ON_A_JUMP[name], (row, row.clone()), backend=wrong, locates=False).told
     assert "output" in told
+
+
+def test_a_number_of_16_bits_in_which_digits_cancel_may_be_rounded() -> None:
+    def target(x: torch.Tensor) -> torch.Tensor:
+        return x.sum() - 182 / 256
+
+    x = torch.tensor([77, 146], dtype=torch.bfloat16) / 256  # eager's sum of these is exact
+    unit = torch.finfo(torch.bfloat16).eps / 2  # of that sum
+    for other in (0.0, unit, -unit):
+        backend = changing(lambda out, other=other: out + other)  # type: ignore[misc]
+        assert check(target, (x,), backend=backend, locates=False).told == ""
+    for factor in (0.0, -1.0, 0.5, 1.5):
+        backend = changing(lambda out, factor=factor: out * factor)  # type: ignore[misc]
+        assert "output" in check(target, (x,), backend=backend, locates=False).told
