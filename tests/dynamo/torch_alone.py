@@ -71,7 +71,7 @@ def _left(target: Callable[..., Any], args: tuple[Any, ...]) -> Seen:
 
 
 def _gradients(value: Any, args: tuple[Any, ...], ends: list[torch.Tensor]) -> Seen:
-    if not (torch.is_grad_enabled() and ends):
+    if not ends:
         return []
     leaves = leaves_of((value, args), "result", objects=True)
     tensors = [leaf.value for leaf in leaves if isinstance(leaf.value, torch.Tensor)]
