@@ -6,11 +6,16 @@ what it makes, and nothing else: a parameter that an optimizer writes to stays a
 
 Compiled code adds up in another order. Where most digits of such sums cancel, as in a one-pass
 variance, one error may be that of all elements, and eager's says little of what it may be. Runs
-that move what sums are made of, and what they make, tell.
+that move what sums are made of, and what they make, tell. Added up one by one, n numbers err by
+some share of the square root of n units (N. J. Higham and T. Mary, A new approach to probabilistic
+rounding error analysis, 2019): float32 numbers around 30 by 0.12 of it, and never by more than 0.43
+in 400 sums each of 16 to 10,000. So they move by 0.25, of which a judge allows twice as much.
 """
 
 from __future__ import annotations
 
+import math
+from functools import partial
 from typing import Any
 
 import torch
@@ -72,6 +77,8 @@ _SUMS = _PRODUCTS | {
     )
 }
 """Operators that add up, or multiply, many numbers."""
+_SHARE = 0.25
+"""Of the square root of the number of terms, by which a sum of them moves."""
 _MOVED: dict[Moves, frozenset[str]] = {"products": _PRODUCTS, "sums": _SUMS}
 
 
@@ -82,7 +89,7 @@ class RoundedOperators(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __init__(self, nudge: Nudge) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._rounding = Rounding(nudge)
+        self._rounding = Rounding(nudge._replace(unit=1.0))  # a long sum moves by several units
         self._unit = nudge.unit
         self._rounded = _MOVED[nudge.moves]
 
@@ -94,12 +101,22 @@ class RoundedOperators(TorchDispatchMode):  # type: ignore[no-untyped-call]
         kwargs = kwargs or {}
         if isinstance(func, HigherOrderOperator) or str(func) not in self._rounded:
             return func(*args, **kwargs)
-        args, kwargs = tree_map_only(torch.Tensor, self._moved, (args, kwargs))
+        unit = self._unit
+        if str(func) not in _PRODUCTS:
+            unit *= max(1.0, _SHARE * math.sqrt(_terms(args[0], func(*args, **kwargs))))
+        moved = partial(self._moved, unit)
+        args, kwargs = tree_map_only(torch.Tensor, moved, (args, kwargs))
         result = func(*args, **kwargs)
         # Of several, some are no such numbers: what attention keeps for its gradients.
-        return self._moved(result) if isinstance(result, torch.Tensor) else result
+        return moved(result) if isinstance(result, torch.Tensor) else result
 
-    def _moved(self, tensor: torch.Tensor) -> torch.Tensor:
+    def _moved(self, unit: float, tensor: torch.Tensor) -> torch.Tensor:
         plain = tensor.layout == torch.strided and not tensor.is_nested
         wide = tensor.dtype in (torch.float64, torch.complex128)
-        return self._rounding(tensor, self._unit) if plain and wide else tensor
+        return self._rounding(tensor, unit) if plain and wide else tensor
+
+
+def _terms(added: torch.Tensor, result: Any) -> float:
+    """How many numbers make one of a result; products, which sum up in blocks, count as one."""
+    made = result if isinstance(result, torch.Tensor) else result[0]
+    return float(added.numel() / max(made.numel(), 1))
