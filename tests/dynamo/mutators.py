@@ -340,14 +340,27 @@ def _gradients(outputs: Outputs, args: tuple[Any, ...], group: list[int]) -> Any
         found = torch.autograd.grad(starts, ends, weights, retain_graph=True, allow_unused=True)
     except RuntimeError:
         return None
-    return [_rounded(g) for g in found]
+    return [_rounded(_summed(end, g)) for end, g in zip(ends, found, strict=True)]
+
+
+def _summed(end: torch.Tensor, gradient: torch.Tensor | None) -> torch.Tensor | None:
+    """What reaches the leaf of a view in which elements share memory: their sum."""
+    if gradient is None or end.is_leaf or not end.numel():
+        return gradient
+    places = torch.zeros(1, dtype=torch.int64)
+    for stride, size in zip(end.stride(), end.size(), strict=True):
+        places = places[..., None] + stride * torch.arange(size)
+    memory = gradient.new_zeros(int(places.max()) + 1)
+    return memory.index_add(0, places.flatten(), gradient.flatten())
 
 
 def _rounded(gradient: torch.Tensor | None) -> Any:
-    if gradient is None or not bool(gradient.any()):
-        return None  # added to that of another output, neither is seen
+    if gradient is None:
+        return None
     plain = torch.nan_to_num(gradient.detach().to(torch.complex128).resolve_conj())
-    return torch.view_as_real(plain).mul(10).round().tolist()
+    rounded = torch.view_as_real(plain).mul(10).round()
+    # Added to that of another output, what is nothing, or next to it, is not seen.
+    return rounded.tolist() if bool(rounded.any()) else None
 
 
 differentiating("gradient scaled", lambda g: [g * 7])

@@ -36,7 +36,7 @@ WIDENED: dict[str, Target] = {
     "promoted": lambda x: x * ROW,
     "a softmax": lambda x: torch.softmax(x, -1, dtype=torch.float32),
     "behind a jump": lambda x: torch.relu(x.float()) * 1.1,
-    "where": lambda x: torch.where(x > 0.3, x.float(), 0.7),
+    "where": lambda x: torch.where(x > 0.25, x.float(), 0.7),
 }
 
 
