@@ -155,6 +155,11 @@ class Mirror:
         """All objects that this call met."""
         return [real for real, _ in self._passed.values()]
 
+    def dtypes(self) -> list[tuple[torch.Tensor, torch.dtype]]:
+        """The twins of tensors that this call met, with the dtypes of the originals."""
+        met = self._passed.values()
+        return [(twin, real.dtype) for real, twin in met if isinstance(real, torch.Tensor)]
+
     def not_copied(self) -> list[Any]:
         """Those of them that stand for themselves, so that what they hold was not met."""
         return [real for key, (real, _) in self._passed.items() if key in self.themselves]

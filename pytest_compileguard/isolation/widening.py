@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Literal, NamedTuple
 
 import torch
 from torch.overrides import TorchFunctionMode
+
+from pytest_compileguard.isolation.eager_dtypes import EagerDtypes
 
 Moves = Literal["inputs", "all inputs", "products", "sums"]
 """What rounding moves in a run: numbers that the call is given, or what operators take and make.
@@ -62,13 +64,13 @@ class Rounding:
         signs = bits.to(torch.float64) * 2 - 1  # float32 has no such digit of float64
         moved = wide * (1 + self._way * unit * signs)
         moves_all = self._every or unit <= _FINEST
-        return moved if moves_all else torch.where(_is_short(wide, unit), wide, moved)
+        return moved if moves_all else torch.where(is_short(wide, unit), wide, moved)
 
 
-def _is_short(wide: torch.Tensor, unit: float) -> torch.Tensor:
+def is_short(wide: torch.Tensor, unit: float) -> torch.Tensor:
     """Whether numbers need at most half of the digits of a type of this unit; both parts do."""
     if wide.is_complex():
-        return _is_short(torch.view_as_real(wide), unit).all(-1)
+        return is_short(torch.view_as_real(wide), unit).all(-1)
     digits = (1 - round(math.log2(unit))) // 2
     leading = torch.frexp(wide.detach()).mantissa * 2.0**digits
     return leading == leading.round()
@@ -105,17 +107,20 @@ def wide_dtype(dtype: torch.dtype) -> torch.dtype:
 
 
 @contextlib.contextmanager
-def wide_numbers(nudge: Nudge | None = None) -> Iterator[None]:
+def wide_numbers(
+    nudge: Nudge | None = None, known: Iterable[tuple[torch.Tensor, torch.dtype]] = ()
+) -> Iterator[None]:
     """Let code that names a narrower type, or makes numbers of integers, compute in float64 too.
 
     A reference that ends in ``.float()``, or begins with integers, would round as eager does. With
-    a nudge, what is made of integers moves, as ``Widening`` moves other values.
+    a nudge, what is made of integers moves, as ``Widening`` moves other values. ``known`` are
+    tensors of the run with the types that eager has them in.
     """
     before = torch.get_default_dtype()
     rounding = Rounding(nudge) if nudge is not None and nudge.moves_inputs else None
     torch.set_default_dtype(torch.float64)
     try:
-        with _WideTypes(torch.finfo(before).eps, rounding):
+        with _WideTypes(EagerDtypes(known, before), torch.finfo(before).eps, rounding):
             yield
     finally:
         torch.set_default_dtype(before)
@@ -137,8 +142,9 @@ _OF_BITS = frozenset({torch.Tensor.view})
 class _WideTypes(TorchFunctionMode):
     """Asks for the wide type wherever code asks for a narrower one."""
 
-    def __init__(self, epsilon: float, rounding: Rounding | None) -> None:
+    def __init__(self, eager: EagerDtypes, epsilon: float, rounding: Rounding | None) -> None:
         super().__init__()
+        self._eager = eager
         self._epsilon = epsilon
         self._rounding = rounding
 
@@ -146,15 +152,20 @@ class _WideTypes(TorchFunctionMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         del types
-        if func in _CASTS:
-            func = torch.Tensor.double
-        elif func not in _OF_BITS and "autocast" not in getattr(func, "__name__", ""):
-            args = tuple(map(_as_wide, args))
-            kwargs = {name: _as_wide(value) for name, value in (kwargs or {}).items()}
-        result = func(*args, **(kwargs or {}))
+        call = func, *self._eager.as_compared(func, args, kwargs or {})
+        result = self._eager.followed(*call, _called(*call))
         if self._rounding is None or not _is_made_of_integers(result, args):
             return result
         return self._rounding(result, self._epsilon)
+
+
+def _called(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if func in _CASTS:
+        func = torch.Tensor.double
+    elif func not in _OF_BITS and "autocast" not in getattr(func, "__name__", ""):
+        args = tuple(map(_as_wide, args))
+        kwargs = {name: _as_wide(value) for name, value in kwargs.items()}
+    return func(*args, **kwargs)
 
 
 def _is_made_of_integers(result: Any, args: tuple[Any, ...]) -> bool:

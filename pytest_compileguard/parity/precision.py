@@ -12,10 +12,24 @@ its own error tells.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 
 from pytest_compileguard.parity.at_large import UNITS_AT_LARGE, rms
 from pytest_compileguard.parity.comparison import pieces
+
+
+class Narrow(NamedTuple):
+    """What is known of types of 16 bits in a call."""
+
+    epsilon: float = 0.0
+    """Unit of the coarsest of them that it computes in; 0 if there is none."""
+    made: bool = False
+    """Whether operators make numbers of them, and not only the inputs are such."""
+
+
+NOT_NARROW = Narrow()
 
 TF32_EPSILON = 2.0**-10
 """Unit of TF32, which keeps ten bits."""

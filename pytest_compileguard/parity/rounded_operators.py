@@ -23,7 +23,7 @@ from torch._ops import HigherOrderOperator
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
-from pytest_compileguard.isolation.widening import Moves, Nudge, Rounding
+from pytest_compileguard.isolation.widening import Moves, Nudge, Rounding, is_short
 
 _PRODUCTS = frozenset(
     f"aten.{name}.default"
@@ -79,6 +79,14 @@ _SUMS = _PRODUCTS | {
 """Operators that add up, or multiply, many numbers."""
 _SHARE = 0.25
 """Of the square root of the number of terms, by which a sum of them moves."""
+_PLAIN_SUMS = frozenset(
+    {"aten.mean.default", "aten.mean.dim", "aten.sum.default", "aten.sum.dim_IntList"}
+)
+_RESULTS_ALONE = frozenset(
+    {"aten._log_softmax.default", "aten._softmax.default", "aten.logsumexp.default"}
+)
+"""What they take was rounded before; to move a mask of -1e9 in it would be no rounding."""
+_HALF = 0.5
 _MOVED: dict[Moves, frozenset[str]] = {"products": _PRODUCTS, "sums": _SUMS}
 
 
@@ -101,14 +109,35 @@ class RoundedOperators(TorchDispatchMode):  # type: ignore[no-untyped-call]
         kwargs = kwargs or {}
         if isinstance(func, HigherOrderOperator) or str(func) not in self._rounded:
             return func(*args, **kwargs)
-        unit = self._unit
+        if str(func) in _RESULTS_ALONE:
+            return self._moved(self._unit, func(*args, **kwargs))
+        unit, exact = self._unit, None
         if str(func) not in _PRODUCTS:
-            unit *= max(1.0, _SHARE * math.sqrt(_terms(args[0], func(*args, **kwargs))))
+            result = func(*args, **kwargs)
+            terms = _terms(args[0], result)
+            unit *= max(1.0, _SHARE * math.sqrt(terms))
+            exact = self._exact(func, args, kwargs, terms)
         moved = partial(self._moved, unit)
-        args, kwargs = tree_map_only(torch.Tensor, moved, (args, kwargs))
-        result = func(*args, **kwargs)
-        # Of several, some are no such numbers: what attention keeps for its gradients.
-        return moved(result) if isinstance(result, torch.Tensor) else result
+        given, named = tree_map_only(torch.Tensor, moved, (args, kwargs))
+        made = func(*given, **named)
+        if not isinstance(made, torch.Tensor):
+            return made  # of several, some are no such numbers: what attention keeps for gradients
+        return moved(made) if exact is None else torch.where(exact, result, moved(made))
+
+    def _exact(
+        self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], terms: float
+    ) -> torch.Tensor | None:
+        """Where a sum is exact in any order: of few digits, or of one number that was chosen."""
+        if str(func) not in _PLAIN_SUMS or not isinstance(args[0], torch.Tensor):
+            return None
+        taken = args[0].detach()
+        other, some = ~is_short(taken, self._unit), taken != 0
+
+        def count(which: torch.Tensor) -> torch.Tensor:
+            counted: torch.Tensor = func(which.to(taken.dtype), *args[1:], **kwargs).real
+            return counted * terms if "mean" in str(func) else counted
+
+        return (count(other) < _HALF) | (count(some) < 1 + _HALF)
 
     def _moved(self, unit: float, tensor: torch.Tensor) -> torch.Tensor:
         plain = tensor.layout == torch.strided and not tensor.is_nested

@@ -236,7 +236,7 @@ class Shadow:
             tolerance=Tolerance(self._plan.rtol, self._plan.atol),
             tf32=tf32_in_force(convolves=arithmetic.convolves),
             drew_random=made.drew_random,
-            epsilon=arithmetic.epsilon,
+            narrow=arithmetic.narrow,
         )
         other = self._compare(made, compared, (expected, drawn), (actual, left))
         if expected.error is None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,10 +19,11 @@ from pytest_compileguard.parity.draws import Draw, Recording, Replaying
 from pytest_compileguard.parity.float64_runs import MakeRun
 from pytest_compileguard.parity.gradients import Cotangents
 from pytest_compileguard.parity.judging import CallParity, LeafJudge
+from pytest_compileguard.parity.precision import NOT_NARROW, Narrow
 from pytest_compileguard.parity.side import Side
 from pytest_compileguard.parity.sides import SideComparison
 from pytest_compileguard.parity.tolerance import Tolerance
-from pytest_compileguard.shadow.float64 import recorded_draws, run_in_float64
+from pytest_compileguard.shadow.float64 import Types, recorded_draws, run_in_float64
 from pytest_compileguard.shadow.prepared import Prepared
 from pytest_compileguard.trace.compile_error import explain_error, explain_run_error
 
@@ -98,8 +98,6 @@ def without_following(parity: CallParity, actual: Side) -> CallParity:
     return parity
 
 
-Types = Callable[[], contextlib.AbstractContextManager[object]]
-"""Makes what sees to the types that code asks for by name."""
 _AS_ASKED: Types = contextlib.nullcontext
 
 
@@ -117,8 +115,8 @@ class ComparedCall:
     tf32: bool
     """Whether products of float32 numbers may keep only ten bits on a GPU."""
     drew_random: bool
-    epsilon: float = 0.0
-    """Of the coarsest type of 16 bits that the graphs compute in, as under autocast; 0: in none."""
+    narrow: Narrow = NOT_NARROW
+    """Of the graphs, as under autocast."""
     parameters: tuple[tuple[torch.Tensor, torch.Tensor], ...] = ()
     """Shared parameters, and what they held; on the host, as the device may be full."""
     mismatches: tuple[Mismatch, ...] = ()
@@ -138,7 +136,7 @@ class ComparedCall:
             reference=reference,
             before=self.snapshot.held,
             tf32=self.tf32,
-            epsilon=self.epsilon,
+            narrow=self.narrow,
         )
         return SideComparison(judge)
 
@@ -179,7 +177,7 @@ class ComparedCall:
         types: Types,
     ) -> Side | str:
         self.scene.restore()
-        return run_in_float64(target, self.snapshot, self.cotangents, nudge, (drawing, types()))
+        return run_in_float64(target, self.snapshot, self.cotangents, nudge, drawing, types)
 
     def _in_float64_drawing(self, target: Any, nudge: Nudge | None, types: Types) -> Side | str:
         if id(target) not in self.draws:  # runs from moved inputs draw the same

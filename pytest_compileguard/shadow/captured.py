@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import torch
 
 from pytest_compileguard.dynamo import CallTrace
-from pytest_compileguard.trace.graph_text import convolves, dtypes
+from pytest_compileguard.parity.precision import Narrow
+from pytest_compileguard.trace.graph_text import convolves, dtypes, dtypes_made
 
 _NARROW = {"bf16": torch.bfloat16, "f16": torch.float16}
 
@@ -18,8 +19,7 @@ class Arithmetic:
     """What is known of the operations of a call."""
 
     convolves: bool
-    epsilon: float
-    """Unit of the coarsest type of 16 bits that it computes in; 0 if there is none."""
+    narrow: Narrow
 
 
 class CapturedGraphs:
@@ -33,12 +33,16 @@ class CapturedGraphs:
         for event in trace.events:
             if "dynamo_output_graph" in event.metadata:
                 self._known[event.compile_id] = Arithmetic(
-                    convolves=convolves([event.payload]), epsilon=_narrow_epsilon([event.payload])
+                    convolves=convolves([event.payload]),
+                    narrow=_narrow([event.payload]),
                 )
         ran = list(self._ran(trace.regions))
         return Arithmetic(
             convolves=any(one.convolves for one in ran),
-            epsilon=max((one.epsilon for one in ran), default=0.0),
+            narrow=Narrow(
+                epsilon=max((one.narrow.epsilon for one in ran), default=0.0),
+                made=any(one.narrow.made for one in ran),
+            ),
         )
 
     def _ran(self, regions: tuple[str, ...] | None) -> Iterator[Arithmetic]:
@@ -49,6 +53,7 @@ class CapturedGraphs:
                 yield one
 
 
-def _narrow_epsilon(graphs: Sequence[str]) -> float:
+def _narrow(graphs: Sequence[str]) -> Narrow:
     found = (torch.finfo(_NARROW[name]).eps for name in dtypes(graphs) & _NARROW.keys())
-    return max(found, default=0.0)
+    made = not dtypes_made(graphs).isdisjoint(_NARROW)
+    return Narrow(epsilon=max(found, default=0.0), made=made)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -19,6 +19,10 @@ from pytest_compileguard.parity.side import Side, run_side
 from pytest_compileguard.shadow.prepared import Prepared
 
 _MOST_QUOTED = 120
+Types = Callable[
+    [Iterable[tuple[torch.Tensor, torch.dtype]]], contextlib.AbstractContextManager[object]
+]
+"""Makes what sees to the types that code asks for by name, of the types that tensors have."""
 
 
 def run_in_float64(
@@ -26,12 +30,13 @@ def run_in_float64(
     snapshot: Prepared,
     cotangents: Cotangents,
     nudge: Nudge | None,
-    within: Sequence[contextlib.AbstractContextManager[object]],
+    drawing: contextlib.AbstractContextManager[object],
+    types: Types,
 ) -> Side | str:
     """Make a call in float64 with the arguments that a snapshot kept; or say why that fails.
 
     With a nudge, values move by as much as rounding may have moved them.
-    ``within`` is what sees to the random numbers that it draws, and to the types that it asks for.
+    ``drawing`` sees to the random numbers that it draws, ``types`` to the types that it asks for.
     """
     rounding = Rounding(nudge) if nudge is not None and nudge.moves_inputs else None
     mirror = Mirror(
@@ -43,7 +48,7 @@ def run_in_float64(
     wide = {p: t.to(_wide(t.dtype)) for p, t in cotangents.by_path.items()}
     # The outermost mode: what it draws itself is none of the target's random numbers.
     rounded = [] if nudge is None or nudge.moves_inputs else [RoundedOperators(nudge)]
-    side = _run_on(mirror, target, snapshot, Cotangents(wide), (*rounded, *within))
+    side = _run_on(mirror, target, snapshot, Cotangents(wide), (*rounded, drawing), types)
     return side if side.error is None else f"it {_raised(side.error)}"
 
 
@@ -77,6 +82,7 @@ def _run_on(
     snapshot: Prepared,
     cotangents: Cotangents,
     within: Sequence[contextlib.AbstractContextManager[object]],
+    types: Types = contextlib.nullcontext,
 ) -> Side:
     args, kwargs, _ = snapshot.copies
     twin = mirror.target(target)
@@ -84,6 +90,7 @@ def _run_on(
     with silenced(), dynamo.eager_stance(), contextlib.ExitStack() as stack:
         for context in within:
             stack.enter_context(context)
+        stack.enter_context(types(mirror.dtypes()))
         outside = snapshot.surroundings.values
         return run_side(twin, mirror, copies, snapshot.names, cotangents, outside)
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 
 _CONVOLUTION = re.compile(r"= torch(?:\.\w+)*\.conv\w*\(")
+_MADE = re.compile(r"\s*\w+: \"(?P<dtype>\w+)\[[^\"]*\][^\"]*\" = ")
 _TENSOR = re.compile(r"\"(?P<dtype>\w+)\[[^\"]*\](?P<device>[a-z]*)(?::\d+)?\"")
 
 
@@ -17,6 +18,12 @@ def convolves(graphs: Iterable[str]) -> bool:
 def dtypes(graphs: Iterable[str]) -> frozenset[str]:
     """Give the dtypes of all tensors, in torch's short form: ``f32``, ``bf16``."""
     return frozenset(found["dtype"] for found in _tensors(graphs))
+
+
+def dtypes_made(graphs: Iterable[str]) -> frozenset[str]:
+    """Give those of them that operators make, and not only the inputs have."""
+    lines = (line for graph in graphs for line in _code(graph))
+    return frozenset(found["dtype"] for found in map(_MADE.match, lines) if found)
 
 
 def device_type(graphs: Iterable[str]) -> str:
