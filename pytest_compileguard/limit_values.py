@@ -42,6 +42,8 @@ def refused(name: str, value: object) -> str | None:
     if isinstance(value, Mapping) and name in BY_MODE:
         return _refused_by_mode(name, value)
     wanted = _refused(name, value)
+    if wanted and name == "modes":
+        wanted += _odd_mode(value)
     if wanted and isinstance(value, Mapping) and name in (*_INTEGERS, *_NUMBERS):
         several = ", ".join(BY_MODE)
         return f"{wanted}; it is one for all modes: {{mode: limit}} may be {several}"
@@ -98,6 +100,17 @@ def _are_allowances(value: object) -> bool:
 def _are_modes(value: object) -> bool:
     listed = isinstance(value, list | tuple) and bool(value)
     return listed and all(mode in MODES for mode in value) and len(set(value)) == len(value)  # type: ignore[attr-defined, arg-type, call-overload]
+
+
+def _odd_mode(value: object) -> str:
+    """Say which entry of a list is no mode, or stands there twice."""
+    listed = value if isinstance(value, list | tuple) else ()
+    for at, mode in enumerate(listed):
+        if mode not in MODES:
+            return f"; {mode!r} is none"
+        if mode in listed[:at]:
+            return f"; {mode!r} stands there twice"
+    return ""
 
 
 def _is_mode(value: object) -> bool:

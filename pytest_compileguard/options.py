@@ -142,7 +142,9 @@ def _from_ini(config: pytest.Config, key: str) -> Any:
     try:
         return config.getini(key)
     except Exception as error:  # noqa: BLE001  # UsageError or a builtin one, by version of pytest
-        raise OptionError(f"ini key {key}: {error}") from None
+        flag = any(option.dest == key and option.kind == "flag" for option in OPTIONS)
+        wanted = "; must be true or false (or yes, no, on, off, 1, 0)" if flag else ""
+        raise OptionError(f"ini key {key}: {error}{wanted}") from None
 
 
 def _repeated(config: pytest.Config) -> Iterator[str]:

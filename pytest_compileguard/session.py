@@ -158,7 +158,13 @@ class Session:
             disabled = disabled_line(self._options.origin("disable"))
             return [*([disabled] if self._by_test else []), *told, *refused]
         verdicts = self._verdicts()
-        summary = summary_lines(verdicts, width=width, verbosity=verbosity, rootpath=rootpath)
+        summary = summary_lines(
+            verdicts,
+            width=width,
+            verbosity=verbosity,
+            rootpath=rootpath,
+            recorded=() if self._changes is None else self._changes.recorded,
+        )
         unguarded = unguarded_lines(self._unguarded)
         return [*summary, *unguarded, *hint_lines(self._hints), *told, *refused]
 

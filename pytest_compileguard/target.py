@@ -158,8 +158,12 @@ def _parts(owner: Any) -> tuple[Any, ...]:
 
 def is_torch_module(value: Any) -> bool:
     """Whether a value is an ``nn.Module``: torch is not loaded for this."""
-    kinds = type(value).__mro__
-    return any(k.__name__ == "Module" and is_torch(k) for k in kinds)
+    return is_torch_module_class(type(value))
+
+
+def is_torch_module_class(kind: type) -> bool:
+    """Whether a class is one of ``nn.Module``: torch is not loaded for this."""
+    return any(k.__name__ == "Module" and is_torch(k) for k in kind.__mro__)
 
 
 def _follow(function: Any, found: dict[types.CodeType, types.FunctionType]) -> None:

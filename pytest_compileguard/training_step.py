@@ -208,8 +208,16 @@ def _enabled(scaler: Any) -> Any:
     return scaler if scaler is not None and scaler.is_enabled() else None
 
 
+def refuse_class(name: str, part: object, origin: str) -> None:
+    """Let no class stand for an instance of it: it has the methods, and calling it makes one."""
+    if isinstance(part, type):
+        raise SpecError(f"{origin}: {name} is a class; pass an instance, {part.__name__}(...)")
+
+
 def refuse_ways(scaler: Any, before_step: object, accumulate: object, origin: str) -> None:
     """Refuse what is no scaler, no function, or no number of calls."""
+    refuse_class("scaler", scaler, origin)
+    refuse_class("before_step", before_step, origin)
     methods = (
         getattr(scaler, name, None)
         for name in ("is_enabled", "scale", "unscale_", "step", "update")

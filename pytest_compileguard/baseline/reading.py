@@ -24,6 +24,11 @@ _RESTORE = (
 _MERGE = "merge its two sides entry by entry with `compileguard merge`"
 _UNBLOCK = "make it readable, or delete it and record again with --compileguard-update-baseline"
 
+_NO_FOLDER = (
+    "a file, where the folder of baselines belongs; move it away, or name another folder by "
+    "--compileguard-baseline-dir (ini key compileguard_baseline_dir)"
+)
+
 
 def read(path: Path, file_type: type[F]) -> F | None:
     """Read one file; ``None`` if it does not exist.
@@ -41,6 +46,9 @@ def read(path: Path, file_type: type[F]) -> F | None:
     except DamagedError as error:
         remedy = _MERGE if is_conflict(error) else _RESTORE
         raise BaselineError(f"{printable(str(path))}: {error}; {remedy}") from error
+    except NotADirectoryError as error:
+        where = printable(str(next((p for p in path.parents if p.is_file()), path.parent)))
+        raise BaselineError(f"{where}: {_NO_FOLDER}") from error
     except OSError as error:
         reason = f"can't be read: {error.strerror or error}"
         raise BaselineError(f"{printable(str(path))}: {reason}; {_UNBLOCK}") from error

@@ -61,6 +61,8 @@ class Changes(Record):
     """Entries of tests that are gone."""
     noisy: tuple[str, ...] = ()
     """Timings that were stored though later runs can hardly be held to them, and why."""
+    recorded: tuple[str, ...] = ()
+    """Keys of checks of which this run recorded what its mode concerns, not to be offered again."""
 
 
 class Wish(Record):
@@ -117,6 +119,9 @@ def record(store: Store, verdicts: Iterable[Verdict], wish: Wish | None = None) 
     sound = [slot for slot in timings if isinstance(slot, _Slot)]
     writer.write(sound, NO_TIMINGS, _timings_prunings(store, wish, environments))
     lines = _lines(writer.outcomes)
+    fates: dict[str, set[Outcome]] = {}
+    for one in writer.outcomes:
+        fates.setdefault(one.check, set()).add(one.outcome)
     return Changes(
         added=lines["added"],
         changed=lines["changed"],
@@ -125,7 +130,19 @@ def record(store: Store, verdicts: Iterable[Verdict], wish: Wish | None = None) 
         files=tuple(writer.files),
         removed=tuple(writer.removed),
         noisy=tuple(f"{one.check}: {one.noise}" for one in writer.outcomes if one.noise),
+        recorded=tuple(k for k in latest if _is_recorded(fates.get(printable(k), set()), wish)),
     )
+
+
+def _is_recorded(found: set[Outcome], wish: Wish) -> bool:
+    """Whether what the mode concerns of a check was recorded, so that none need offer it."""
+    match wish.mode:
+        case "all":
+            return True
+        case "improved":
+            return "changed" in found
+        case "new":  # beside a new timing, better facts stay as they were
+            return found == {"added"}
 
 
 class _Writer:

@@ -29,6 +29,9 @@ _TRACED = "Python code runs differently while it is traced"
 _PERHAPS = "code may run differently while it is compiled"
 _ASK = "torch.compiler.is_compiling(): let both branches do the same"
 _MEND = "mend the target, which computes something else than the reference"
+_MEND_REFERENCE = (
+    "mend the reference, which is called with the same arguments as the target, or pass another one"
+)
 _REPORT = "keep this code out of the graph by torch.compiler.disable, and report it to PyTorch"
 _OPERATOR = "seek a custom operator whose schema or fake kernel hides what it aliases or writes"
 _IN_BACKEND = "mend the backend, which computes something else than the graph that it is given"
@@ -111,18 +114,7 @@ def _nothing_compared(
 
 
 def _differs(seen: ParityObservation, calls: int) -> Finding:
-    by_side = {
-        side: {m.call for m in seen.mismatches if m.against == side}
-        for side in ("eager", "reference")
-    }
-    message = ", and ".join(
-        f"{'' if side == 'eager' else 'the '}{side} in {len(found)} of {counted(calls, 'call')}"
-        for side, found in by_side.items()
-        if found
-    )
-    message = f"compiled differs from {message}"
-    if not by_side["eager"]:
-        message += "; eager agrees with compiled"
+    message = _where_it_differs(seen.mismatches, calls)
     return Finding(
         metric="parity",
         status="failed",
@@ -137,10 +129,30 @@ def _differs(seen: ParityObservation, calls: int) -> Finding:
     )
 
 
+def _where_it_differs(mismatches: tuple[Mismatch, ...], calls: int) -> str:
+    """Count the calls; what the reference raises instead of a result differs from nothing."""
+    found = {
+        side: {m.call for m in mismatches if m.against == side and not m.reference_raises}
+        for side in ("eager", "reference")
+    }
+    raising = {m.call for m in mismatches if m.reference_raises}
+    of_all = f"of {counted(calls, 'call')}"
+    differs = ", and ".join(
+        f"{'' if side == 'eager' else 'the '}{side} in {len(which)} {of_all}"
+        for side, which in found.items()
+        if which
+    )
+    parts = [f"compiled differs from {differs}"] if differs else []
+    parts += [f"the reference raised in {len(raising)} {of_all}"] if raising else []
+    parts += [] if found["eager"] else ["eager agrees with compiled"]
+    return "; ".join(parts)
+
+
 def _remedies(seen: ParityObservation) -> tuple[str, ...]:
-    own = [m for m in seen.mismatches if m.eager_agrees is False]
+    raising = any(m.reference_raises for m in seen.mismatches)
+    own = [m for m in seen.mismatches if m.eager_agrees is False and not m.reference_raises]
     others = [m for m in seen.mismatches if m.eager_agrees is not False]
-    of_own = (_if_rounding(own, _MEND),) if own else ()
+    of_own = (*([_MEND_REFERENCE] if raising else ()), *([_if_rounding(own, _MEND)] if own else ()))
     return (*of_own, *(_of_others(others, seen) if others else ()))
 
 
@@ -192,7 +204,7 @@ def _if_rounding(mismatches: list[Mismatch], otherwise: str) -> str:
 def _whose_fault(mismatches: tuple[Mismatch, ...]) -> tuple[str, ...]:
     """Say of a difference from the reference whether it is there before anything is compiled."""
     departing = {m.call for m in mismatches if m.against == "eager"}
-    of_reference = [m for m in mismatches if m.against == "reference"]
+    of_reference = [m for m in mismatches if m.against == "reference" and not m.reference_raises]
     own = dict.fromkeys(m.path for m in of_reference if not m.eager_agrees)
     added_up = dict.fromkeys(
         m.path for m in of_reference if m.eager_agrees and m.call not in departing

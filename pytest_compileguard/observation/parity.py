@@ -24,6 +24,8 @@ class Mismatch(Record):
     """What the compiled side was held against: eager, or another implementation."""
     eager_agrees: bool | None = None
     """Whether the eager target agrees with that other implementation where compiled does not."""
+    reference_raises: bool = False
+    """Whether that other implementation raises where the target, eager, raises nothing."""
     rounding: bool = False
     """Whether rounding alone could make such a difference."""
     part: MismatchPart = "other"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
@@ -23,9 +23,9 @@ from pytest_compileguard.parity.plain import equal_leaves
 from pytest_compileguard.parity.random_states import generators_that_differ
 from pytest_compileguard.parity.side import GRAD, GRADIENT_OF, Place, Side
 from pytest_compileguard.parity.state import ABSENT, Twins, aliases, attribute_pairs, sharing_text
+from pytest_compileguard.parity.undefined import few, undefined_note
 
 NO_NUMBERS = "output: empty, or on the meta device, so its form was compared, and no number"
-_MOST_NAMED = 3
 
 
 class SideComparison:
@@ -47,6 +47,7 @@ class SideComparison:
             self.result.blind = bool(eager.outputs) and self.result.leaves == before
             if lack_numbers(eager.outputs):
                 self.result.unchecked[NO_NUMBERS] = None
+            self._undefined(eager.outputs, compiled.outputs)
             self._aliasing(eager, compiled)
         if self._paths(eager.arguments, compiled.arguments):
             self._leaves(eager.arguments, compiled.arguments, "result")
@@ -173,6 +174,18 @@ class SideComparison:
                     else:
                         bindings.compare(place, a, e)
 
+    def _undefined(
+        self,
+        eager: Iterable[tuple[str, Any]],
+        compiled: Iterable[tuple[str, Any]],
+        form: str = "{}",
+    ) -> None:
+        """Say where both sides are NaN throughout, which any two wrong results may be."""
+        found = dict(compiled)
+        pairs = ((form.format(path), value, found.get(path)) for path, value in eager)
+        if note := undefined_note(pairs):
+            self.result.unchecked[note] = None
+
     def _accumulated(self, eager: Side, compiled: Side) -> None:
         """Compare what a backward pass inside of the call left in ``.grad``."""
         left = dict(compiled.accumulated)
@@ -211,6 +224,7 @@ class SideComparison:
                 continue  # AOTAutograd gives zeros where eager sees no path
             about = About(f"{GRADIENT_OF}{path}", "gradient", "gradient")
             self._judge.compare(about, found.get(path), expected)
+        self._undefined(eager.gradients, found.items(), GRADIENT_OF + "{}")
 
 
 def _left_out(cotangents: Cotangents) -> Iterator[tuple[str, str]]:
@@ -218,8 +232,7 @@ def _left_out(cotangents: Cotangents) -> Iterator[tuple[str, str]]:
     left_out = [(n, type(e).__name__) for n, e in cotangents.left_out if not is_of_used_graph(e)]
     for kind in dict.fromkeys(kind for _, kind in left_out):
         names = [name for name, of in left_out if of == kind]
-        more = len(names) - _MOST_NAMED
-        yield ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else ""), kind
+        yield few(names), kind
 
 
 def _is_zero(gradient: torch.Tensor | None) -> bool:

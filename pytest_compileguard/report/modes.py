@@ -1,9 +1,10 @@
-"""The comparison of the modes that one test was run in: which one wins, and what it costs."""
+"""The comparison of the modes that one test was run in: which one wins, by what memory."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import zip_longest
+from math import inf
 
 from pytest_compileguard.finding import Verdict
 from pytest_compileguard.findings.speed import speed_text
@@ -18,6 +19,10 @@ from pytest_compileguard.report.plain_text import plain_line
 
 _UNKNOWN = "-"
 _HEADING = ("mode", "speedup", "compiled", "compiling", "peak memory", "kernels", "verdict")
+_NOT_COMPARED = (
+    "compiling: a mode may take from the cache what an earlier one has compiled, so these times "
+    "don't compare"
+)
 _MOST = 240
 _GAP = "  "
 
@@ -32,6 +37,7 @@ def mode_lines(verdicts: Sequence[Verdict]) -> list[str]:
     for (test, name), group in groups.items():
         if len({verdict.mode for verdict in group}) > 1:
             lines += [f"modes of {test} ({name})", *_table(group), f"{_GAP}{_winner(group)}"]
+            lines += [f"{_GAP}{_NOT_COMPARED}"] if sum(map(_compiled, group)) > 1 else []
     return [plain_line(line, _MOST) for line in lines]
 
 
@@ -77,30 +83,35 @@ def _winner(group: Sequence[Verdict]) -> str:
     """Name the fastest mode of those that do not fail, if the intervals tell one."""
     timed = [v for v in group if v.speed is not None and not v.fails]
     if not timed:
-        return "no mode was timed, so none wins"
+        that = "that passed " if any(v.fails for v in group) else ""
+        lacks = "passed" if all(v.fails for v in group) else f"{that}was timed"
+        return f"no mode {lacks}, so none wins"
+    among = " of those that passed" if any(v.fails for v in group) else ""
     best = max(timed, key=_speedup)
     # Eager is the same in all modes: the greatest speedup is that of the fastest code.
     rivals = [v for v in timed if v is not best and _high(v) >= _low(best)]
-    text = f"fastest: {best.mode}, {factor_text(_speedup(best))}"
+    text = f"fastest{among}: {best.mode}, {factor_text(_speedup(best))}"
     if rivals:
         names = " and ".join(str(v.mode) for v in rivals)
-        text = f"fastest within noise: {best.mode}, {factor_text(_speedup(best))}, as is {names}"
-    cheapest = min((v for v in group if _compile_time_s(v)), key=_compile_time_s, default=best)
-    return text + _price(best, cheapest)
+        text = (
+            f"fastest within noise{among}: {best.mode}, {factor_text(_speedup(best))}, "
+            f"as is {names}"
+        )
+    return text + _price(best, group)
 
 
-def _price(best: Verdict, cheapest: Verdict) -> str:
-    """Say what the fastest mode costs beside the one that compiles in the least time."""
-    if best is cheapest:
-        return ", and none compiles in less time"
-    more_s = _compile_time_s(best) - _compile_time_s(cheapest)
-    text = f"; costs {seconds_text(more_s)} more compiling than {cheapest.mode}"
-    memory, least = best.observation.memory, cheapest.observation.memory
-    if isinstance(memory, MemoryObservation) and isinstance(least, MemoryObservation):
-        more_bytes = memory.compiled_bytes - least.compiled_bytes
-        word = "more" if more_bytes >= 0 else "less"
-        text += f" and {bytes_text(abs(more_bytes))} {word} memory"
-    return text
+def _price(best: Verdict, group: Sequence[Verdict]) -> str:
+    """Say what memory the fastest mode needs beside the one that needs least."""
+    least = min((v for v in group if not v.fails), key=_memory_bytes)
+    more_bytes = _memory_bytes(best) - _memory_bytes(least)
+    if not 0 < more_bytes < inf:
+        return ""
+    return f"; needs {bytes_text(int(more_bytes))} more memory than {least.mode}"
+
+
+def _memory_bytes(verdict: Verdict) -> float:
+    memory = verdict.observation.memory
+    return memory.compiled_bytes if isinstance(memory, MemoryObservation) else inf
 
 
 def _speedup(verdict: Verdict) -> float:
@@ -115,6 +126,5 @@ def _high(verdict: Verdict) -> float:
     return 0.0 if verdict.speed is None else verdict.speed.speedup_high
 
 
-def _compile_time_s(verdict: Verdict) -> float:
-    seen = verdict.observation.compile
-    return seen.compile_time_s if isinstance(seen, CompileObservation) else 0.0
+def _compiled(verdict: Verdict) -> bool:
+    return isinstance(verdict.observation.compile, CompileObservation)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -63,7 +63,12 @@ class _Reason:
 
 
 def summary_lines(
-    verdicts: Sequence[Verdict], *, width: int, verbosity: int, rootpath: Path | None = None
+    verdicts: Sequence[Verdict],
+    *,
+    width: int,
+    verbosity: int,
+    rootpath: Path | None = None,
+    recorded: Collection[str] = (),
 ) -> list[SummaryLine]:
     """Make the whole summary; empty without verdicts.
 
@@ -73,6 +78,7 @@ def summary_lines(
         verbosity: As pytest counts it. Below 0, only checks that fail are listed;
             above 0, each check is followed by its findings.
         rootpath: Paths below it are shown relative to it.
+        recorded: Keys of checks that this run recorded: there is nothing to be offered.
     """
     if not verdicts:
         return []
@@ -88,7 +94,10 @@ def summary_lines(
     known = [SummaryLine(text=text, yellow=True) for text in expected_failure_lines(ordered)]
     told = [*known, *_reasons(ordered), *_unread(ordered)]
     told += _without_gradients(ordered) if verbosity >= 0 else ()
-    told += [*_warnings(ordered, rootpath), *_improvements(ordered)]
+    told += [
+        *_warnings(ordered, rootpath),
+        *_improvements(v for v in ordered if v.key not in recorded),
+    ]
     lines += [SummaryLine(text=text) for text in mode_lines(ordered)]
     return [*lines, _totals(ordered), *told]
 
@@ -214,7 +223,7 @@ def _warnings(verdicts: Sequence[Verdict], rootpath: Path | None) -> list[Summar
     return [SummaryLine(text=text, yellow=True) for text in shown]
 
 
-def _improvements(verdicts: Sequence[Verdict]) -> list[SummaryLine]:
+def _improvements(verdicts: Iterable[Verdict]) -> list[SummaryLine]:
     """Offer to tighten baselines that are worse than what was observed."""
     sound = (verdict for verdict in verdicts if verdict.recordable and not verdict.fails)
     better = [verdict for verdict in sound if any(map(is_improvement, verdict.findings))]

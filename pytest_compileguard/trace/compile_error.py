@@ -27,7 +27,7 @@ _USER_FRAME = re.compile(r'^\s*File "(.+?)", line (\d+), in (\S+)$', re.MULTILIN
 def explain_error(error: BaseException) -> tuple[str, str]:
     """Word an error of the compiled call, and the remedy if one is known."""
     names = {type(link).__name__ for link in _chain(error)}
-    text = _first_lines(str(error))
+    text = first_lines(str(error))
     if "InvalidCxxCompiler" in names or "InvalidCxxCompiler" in str(error):
         return "no working C++ compiler was found, inductor needs one", _NO_COMPILER
     if "OutOfMemoryError" in names:
@@ -45,7 +45,7 @@ def explain_run_error(error: Exception) -> tuple[str, str]:
     stack = traceback.extract_tb(error.__traceback__)
     operators = [match[0] for entry in stack if (match := _OPERATOR.search(entry.line or ""))]
     own = [e for e in stack if is_users(e.filename) and _GENERATED not in e.filename]
-    told = f"compiled code raised {type(error).__name__}, eager did not: {_first_lines(str(error))}"
+    told = f"compiled code raised {type(error).__name__}, eager did not: {first_lines(str(error))}"
     told += f"\nat {own[-1].filename}:{own[-1].lineno} in {own[-1].name}" if own else ""
     return told + (f"\nin the operator {operators[-1]}" if operators else ""), _OTHERWISE
 
@@ -74,6 +74,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         link = link.__cause__ or link.__context__
 
 
-def _first_lines(text: str, count: int = 6) -> str:
+def first_lines(text: str, count: int = 6) -> str:
+    """Keep of the text of an error what tells most, without empty lines."""
     lines = [line.rstrip() for line in text.strip().splitlines() if line.strip()]
     return "\n".join(lines[:count])

@@ -195,8 +195,82 @@ def test_reference_that_raises() -> None:
     def refuses(x: torch.Tensor) -> torch.Tensor:
         raise ValueError(x.shape)
 
-    told = check(kernel, INPUTS, reference=refuses).told
-    assert "the call against the reference: compiled raises nothing, reference ValueError" in told
+    checked = check(kernel, INPUTS, reference=refuses)
+    told = checked.told
+    assert "the reference raised in 1 of 1 call; eager agrees with compiled" in told
+    assert re.search(
+        r"the call against the reference: the reference raises ValueError "
+        r"\(at \S*test_reference.py:\d+ in refuses\): torch.Size\(\[9\]\)\n",
+        told,
+    )
+    assert "mend the reference, which is called with the same arguments as the target" in told
+    assert "own code" not in told
+    assert "mend the target" not in told
+
+
+def takes_two(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return x + y
+
+
+def test_reference_that_takes_other_arguments() -> None:
+    told = check(kernel, INPUTS, reference=takes_two).told
+    assert re.search(
+        r"the reference raises TypeError \(defined at \S*test_reference.py:\d+\): "
+        r"takes_two\(\) missing 1 required positional argument: 'y'",
+        told,
+    )
+    assert "mend the reference" in told
+
+
+def test_reference_that_raises_beside_a_fault_of_the_target() -> None:
+    def reference(x: torch.Tensor) -> torch.Tensor:
+        if x.numel() > 3:
+            raise NotImplementedError
+        return x.cos()
+
+    told = check(torch.sin, (torch.ones(3),), (torch.ones(4),), reference=reference).told
+    assert "differs from the reference in 1 of 2 calls; the reference raised in 1 of 2" in told
+    assert "the reference raises NotImplementedError (at " in told
+    assert "the fault lies in the target's own code" in told
+    assert "mend the target" in told
+    assert "mend the reference" in told
+
+
+def test_reference_that_raises_where_the_target_does_so_is_no_fault_of_its_own() -> None:
+    def target(x: torch.Tensor) -> torch.Tensor:
+        raise ValueError(x.shape)
+
+    def reference(x: torch.Tensor) -> torch.Tensor:
+        raise TypeError(x.shape)
+
+    guard = CompileGuard(
+        nodeid="t.py::t", spec=CompileCheck(backend="eager"), options=Options(no_timing=True)
+    )
+    guarded = guard(target, reference=reference)
+    with pytest.raises(ValueError, match=r"torch\.Size"):
+        guarded(torch.ones(2, 3))
+    ((made, observation),) = guard.finish()
+    guard.close()
+    seen = observation.parity
+    assert isinstance(seen, ParityObservation), made
+    assert not any(m.reference_raises for m in seen.mismatches)
+
+
+def test_reference_that_cannot_be_differentiated_is_named() -> None:
+    class NoBackward(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+            del ctx
+            return nn.functional.silu(x)
+
+        @staticmethod
+        def backward(ctx: Any, *gradients: Any) -> Any:
+            raise NotImplementedError
+
+    checked = check(kernel, INPUTS, reference=NoBackward.apply)
+    assert parity_of(checked).unchecked == (
+        "gradients: the reference can't be differentiated (NotImplementedError)",
+    )
 
 
 def test_random_numbers_and_results_of_the_test_stay_its_own() -> None:

@@ -272,6 +272,26 @@ def test_an_improvement_passes_and_is_offered(run_suite: RunSuite) -> None:
     )
 
 
+@pytest.mark.parametrize("mode", ("", "=improved"))
+def test_an_improvement_that_was_recorded_is_not_offered(run_suite: RunSuite, mode: str) -> None:
+    recorded(run_suite, library=WORSE)
+
+    run = run_suite(SUITE, f"{UPDATE}{mode}", library=GOOD)
+
+    run.result.assert_outcomes(passed=1)
+    assert "0 added, 1 changed" in run.text
+    assert "better than the baseline" not in run.text
+    assert "tighten:" not in run.text
+
+
+def test_an_improvement_that_another_mode_leaves_is_offered(run_suite: RunSuite) -> None:
+    recorded(run_suite, library=WORSE)
+
+    run = run_suite(SUITE, f"{UPDATE}=new", library=GOOD)
+
+    run.result.stdout.fnmatch_lines(["better than the baseline: 1 check; *", "  tighten: graph *"])
+
+
 def test_an_improvement_fails_where_that_is_wanted(run_suite: RunSuite) -> None:
     recorded(run_suite, library=WORSE)
 

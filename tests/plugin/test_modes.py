@@ -77,7 +77,7 @@ def test_a_limit_of_one_mode_fails_that_one_alone(run_suite: RunSuite) -> None:
             "  mode * speedup * compiling * peak memory * kernels * verdict",
             "  default *",
             "  reduce-overhead *",
-            "  fastest: reduce-overhead, *",
+            "  fastest of those that passed: reduce-overhead, *",
             "modes of test_suite.py::test_net?4? (Net)",
         ]
     )
@@ -127,14 +127,27 @@ def test_limits_of_modes_that_hold_for_nothing_are_refused(
     assert words in run.text
 
 
-@pytest.mark.parametrize("modes", ("()", "('fast',)", "'default'", "('default', 'default')", "3"))
-def test_modes_that_do_not_exist_are_refused(run_suite: RunSuite, modes: str) -> None:
+@pytest.mark.parametrize(
+    ("modes", "odd"),
+    (
+        ("()", ""),
+        ("('fast',)", "; 'fast' is none"),
+        ("('default', 'fast', 'lite')", "; 'fast' is none"),
+        ("('lite', 'defalt')", "; 'defalt' is none; did you mean 'default'?"),
+        ("('lite', [])", "; [] is none"),
+        ("'default'", ""),
+        ("('default', 'default')", "; 'default' stands there twice"),
+        ("3", ""),
+    ),
+)
+def test_modes_that_do_not_exist_are_refused(run_suite: RunSuite, modes: str, odd: str) -> None:
     tests = suite().replace('("default", "reduce-overhead")', modes)
     run = run_suite(tests, library=LIBRARY)
 
     assert run.result.ret == pytest.ExitCode.USAGE_ERROR
     assert "modes=" in run.text
     assert "must be a list of some of default, reduce-overhead" in run.text
+    assert f"each once{odd}" in run.text
 
 
 @pytest.mark.parametrize(

@@ -361,6 +361,7 @@ def test_a_bad_flag_in_the_ini_file_is_refused(
 
     assert error_line(run.text).startswith("ERROR: ini key compileguard_strict: ")
     assert "perhaps" in error_line(run.text)
+    assert error_line(run.text).endswith("; must be true or false (or yes, no, on, off, 1, 0)")
     assert run.result.ret == pytest.ExitCode.USAGE_ERROR
 
 

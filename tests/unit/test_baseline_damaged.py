@@ -330,3 +330,25 @@ def test_timings_come_back_as_they_were(entries: dict[str, dict[str, TimingEntry
 
 def test_a_missing_file_is_none(tmp_path: Path) -> None:
     assert read(tmp_path / "test_x.json", FactsFile) is None
+
+
+@pytest.mark.parametrize("name", ("__compileguard__", "__compileguard__/timings"))
+def test_a_file_where_a_folder_belongs_is_named(tmp_path: Path, name: str) -> None:
+    in_the_way = tmp_path / "tests" / name
+    in_the_way.parent.mkdir(parents=True)
+    in_the_way.write_text("", encoding="ascii")
+    with pytest.raises(BaselineError) as caught:
+        Store(tmp_path).timings(NODEID, "cpu")
+    assert str(caught.value) == (
+        f"{in_the_way}: a file, where the folder of baselines belongs; move it away, or name "
+        "another folder by --compileguard-baseline-dir (ini key compileguard_baseline_dir)"
+    )
+    assert in_the_way.read_text(encoding="ascii") == ""
+
+
+def test_a_file_that_is_named_as_the_folder_is_named(tmp_path: Path) -> None:
+    module = tmp_path / "test_x.py"
+    module.write_text("", encoding="ascii")
+    with pytest.raises(BaselineError) as caught:
+        Store(tmp_path, baseline_dir=module).facts(NODEID)
+    assert str(caught.value).startswith(f"{module}: a file, where the folder of baselines belongs")

@@ -230,9 +230,9 @@ def test_a_link_to_nothing_is_not_taken_for_no_file(store: Store, place: Place, 
 def test_a_file_in_place_of_the_folder_is_refused(store: Store, place: Place) -> None:
     place.home.write_text("mine")
     message = refusal(store, place)
-    assert message.startswith(f"{place.path}: can't be read: Not a directory; ")
+    assert message.startswith(f"{place.home}: a file, where the folder of baselines ")
     assert place.home.read_text() == "mine"
-    with pytest.raises(BaselineError, match="can't be read: Not a directory"):
+    with pytest.raises(BaselineError, match="a file, where the folder of baselines belongs"):
         store.facts(NODEID)
 
 
